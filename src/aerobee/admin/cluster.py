@@ -48,9 +48,12 @@ class BrokerStatus(Value):
 
 
 async def cluster_status(admin: AdminConnection) -> tuple[BrokerStatus, ...]:
-    """Return every broker that the name servers know. One that does not answer is listed with the reason."""
+    """Return every broker that the name servers know. One that is away or does not answer is listed with the reason."""
     found = []
-    for broker in await admin.brokers():
+    for broker in await admin.known():
+        if broker.away:
+            found.append(unreached(broker, broker.away))
+            continue
         try:
             found.append(status_of(broker, await runtime_info(admin, broker.address)))
         except TransportError as error:
@@ -204,6 +207,6 @@ async def ping(admin: AdminConnection) -> tuple[BrokerStatus, ...]:
     if not living:
         if not status:
             raise TransportError("the name server answers, but no broker has registered")
-        reasons = "; ".join(f"{one.broker} at {one.address}: {one.problem}" for one in status)
+        reasons = "; ".join(f"{one.broker} at {one.address or 'no address'}: {one.problem}" for one in status)
         raise TransportError(f"the name server answers, but no broker does: {reasons}")
     return living

@@ -13,31 +13,45 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
-from aerobee.client.core import ClientOptions, Credentials, parse_namesrv, signer, tls_hint
+from aerobee.client.core import (
+    ClientOptions,
+    Credentials,
+    away_groups,
+    decode_route,
+    parse_namesrv,
+    route_header,
+    signer,
+    tls_hint,
+)
 from aerobee.errors import InvalidArgumentError, TransportError
-from aerobee.errors.codes import TopicNotExistError
+from aerobee.errors.codes import error_for
 from aerobee.model.dialect import loads_object
-from aerobee.model.route import TopicRouteData
+from aerobee.model.route import MASTER_ID, TopicRouteData
 from aerobee.net.client import RemotingClient, Sign
 from aerobee.protocol.bodies.cluster import ClusterInfo
-from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.codes import AWAY_FIELD, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.base import Header
-from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
 
 T = TypeVar("T")
 
+_LEFT = "it left the name server, and what it holds is missing here"
+AWAY_HINT = "Start it again, or let name servers forget it with `aerobee cluster forget` if it is gone for good."
 _START_ONE = "Start one with `aerobee up`, or name another with -n HOST:PORT or NAMESRV_ADDR."
 
 
 @dataclass(frozen=True, slots=True)
 class KnownBroker:
-    """A broker as the name servers know it. The id of a master is 0."""
+    """A broker as the name servers know it. The id of a master is 0.
+
+    `away` says why the master of a broker group cannot be asked. It then has no address.
+    """
 
     cluster: str
     name: str
     broker_id: int
     address: str
+    away: str = ""
 
 
 class AdminConnection:
@@ -101,17 +115,36 @@ class AdminConnection:
         command = request(code, header, body, opaque=self._client.next_opaque(), ext=ext)
         return await self._client.ask(address, command, self.timeout_s)
 
-    async def call(self, address: str, code: int, header: Header | None = None, body: bytes = b"") -> Command:
+    async def call(
+        self,
+        address: str,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        ext: Mapping[str, str] | None = None,
+    ) -> Command:
         """Return the answer of a server, whatever its code is."""
-        command = request(code, header, body, opaque=self._client.next_opaque())
+        command = request(code, header, body, opaque=self._client.next_opaque(), ext=ext)
         return await self._client.call(address, command, self.timeout_s)
 
-    async def ask_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:
+    async def ask_namesrv(
+        self, code: int, header: Header | None = None, body: bytes = b"", *, ext: Mapping[str, str] | None = None
+    ) -> Command:
         """Return the answer of the first name server that gives one, or raise its refusal."""
+        server, answer = await self._call_namesrv(code, header, body, ext)
+        if answer.code != ResponseCode.SUCCESS:
+            raise error_for(answer.code, answer.remark or "", server)
+        return answer
+
+    async def _call_namesrv(
+        self, code: int, header: Header | None, body: bytes, ext: Mapping[str, str] | None
+    ) -> tuple[str, Command]:
+        """Return the first name server that answers, and its answer."""
         failures, hint = [], _START_ONE
         for address in self.namesrvs:
             try:
-                return await self.ask(address, code, header, body)
+                return address, await self.call(address, code, header, body, ext=ext)
             except TransportError as error:
                 failures.append(f"{address}: {error.message}")
                 hint = tls_hint(error, bool(self.tls)) or hint
@@ -126,56 +159,105 @@ class AdminConnection:
     async def cluster_info(self) -> ClusterInfo:
         return ClusterInfo.decode((await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
 
-    async def brokers(self) -> list[KnownBroker]:
-        """Return every broker in the order of cluster, name and id."""
-        table = (await self.cluster_info()).broker_addr_table
-        return sorted(
-            (
-                KnownBroker(data.cluster, name, broker_id, address)
-                for name, data in table.items()
-                for broker_id, address in data.broker_addrs.items()
-            ),
-            key=lambda one: (one.cluster, one.name, one.broker_id),
-        )
+    async def known(self) -> list[KnownBroker]:
+        """Return every broker, in the order of cluster, name and id. A broker group without a master has an entry, too,
+        which says `away`."""
+        answer = await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO, ext={AWAY_FIELD: "true"})
+        found = []
+        for name, data in ClusterInfo.decode(answer.body).broker_addr_table.items():
+            found += [KnownBroker(data.cluster, name, number, place) for number, place in data.broker_addrs.items()]
+            if MASTER_ID not in data.broker_addrs:
+                found.append(KnownBroker(data.cluster, name, MASTER_ID, "", "it has no master now"))
+        # Only our name servers tell which groups have left.
+        for name, cluster in loads_object(answer.ext.get(AWAY_FIELD, "{}").encode()).items():
+            found.append(KnownBroker(str(cluster), str(name), MASTER_ID, "", _LEFT))
+        return sorted(found, key=lambda one: (one.cluster, one.name, one.broker_id))
 
-    async def masters(self, *, cluster: str | None = None, broker: str | None = None) -> list[KnownBroker]:
-        """Return the chosen masters: all, those of a cluster, or the one with this name or address."""
-        every = await self.brokers()
+    async def brokers(self) -> list[KnownBroker]:
+        """Return every broker that is registered, in the same order."""
+        return [one for one in await self.known() if not one.away]
+
+    async def away(self, *, cluster: str | None = None, broker: str | None = None) -> tuple[str, ...]:
+        """Return a sentence for each of the chosen broker groups whose master cannot be asked."""
+        chosen = [one for one in await self.known() if cluster in (None, one.cluster) and broker in (None, one.name)]
+        return tuple(problem_of(one) for one in chosen if one.away)
+
+    async def missing_from(self, topic: str) -> tuple[str, ...]:
+        """Return a sentence for each broker group whose messages of a topic nobody can read now."""
+        _, away = await self._route(topic)
+        gone = sorted(name for name, queues in away.items() if queues)
+        return tuple(problem_of(KnownBroker("", name, MASTER_ID, "", _LEFT)) for name in gone)
+
+    async def require_whole(self, topic: str) -> None:
+        """Raise TransportError if messages of a topic are on a broker group that is away."""
+        missing = await self.missing_from(topic)
+        if missing:
+            raise TransportError(f"topic {topic} is not whole: {'; '.join(missing)}", hint=AWAY_HINT)
+
+    async def masters_of(self, topic: str) -> list[KnownBroker]:
+        """Return every master, and an entry for each broker group without a master that has the topic."""
+        known = await self.known()
+        if not any(one.away for one in known):
+            return [one for one in known if one.broker_id == MASTER_ID]
+        route, away = await self._route(topic)
+        names = {*away, *(queues.broker_name for queues in (route.queue_datas if route is not None else ()))}
+        return [one for one in known if one.broker_id == MASTER_ID and (not one.away or one.name in names)]
+
+    async def masters(
+        self, *, cluster: str | None = None, broker: str | None = None, with_away: bool = False
+    ) -> list[KnownBroker]:
+        """Return the chosen masters: all, those of a cluster, or the one with this name or address.
+
+        With `with_away`, each broker group without a master has an entry too, so that `from_each` names it.
+        """
+        known = await self.known()
+        every = [one for one in known if not one.away]
         found = [
             one
-            for one in every
-            if one.broker_id == 0 and cluster in (None, one.cluster) and broker in (None, one.name, one.address)
+            for one in (known if with_away else every)
+            if one.broker_id == MASTER_ID and cluster in (None, one.cluster) and broker in (None, one.name, one.address)
         ]
         if found:
             return found
+        gone = [one for one in known if one.away and broker in (None, one.name) and cluster in (None, one.cluster)]
+        if gone and (broker is not None or cluster is not None or not every):
+            raise TransportError("; ".join(problem_of(one) for one in gone), hint=AWAY_HINT)
         if not every:
             raise InvalidArgumentError(
                 "no broker is registered at the name server", hint="Start one with `aerobee broker` or `aerobee up`."
             )
         if broker is not None:
-            known = ", ".join(sorted({one.name for one in every}))
-            raise InvalidArgumentError(f"there is no broker {broker}", hint=f"The name server knows: {known}.")
-        known = ", ".join(sorted({one.cluster for one in every}))
-        raise InvalidArgumentError(f"there is no cluster {cluster}", hint=f"The name server knows: {known}.")
+            names = ", ".join(sorted({one.name for one in every}))
+            raise InvalidArgumentError(f"there is no broker {broker}", hint=f"The name server knows: {names}.")
+        names = ", ".join(sorted({one.cluster for one in every}))
+        raise InvalidArgumentError(f"there is no cluster {cluster}", hint=f"The name server knows: {names}.")
 
     async def route(self, topic: str) -> TopicRouteData | None:
         """Return the route of a topic, or None if no broker has the topic."""
-        try:
-            header = GetRouteInfoRequestHeader(topic=topic)
-            answer = await self.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        except TopicNotExistError:
-            return None
-        return TopicRouteData.from_json(loads_object(answer.body))
+        route, _ = await self._route(topic)
+        return route
+
+    async def _route(self, topic: str) -> tuple[TopicRouteData | None, dict[str, int]]:
+        """Return the route of a topic, and the broker groups of the topic that are away."""
+        code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+        server, answer = await self._call_namesrv(code, route_header(topic), b"", {AWAY_FIELD: "true"})
+        return decode_route(answer, server), away_groups(answer)
+
+
+def problem_of(broker: KnownBroker) -> str:
+    """Return the sentence for a broker group whose master cannot be asked."""
+    return f"broker group {broker.name} cannot be asked: {broker.away}"
 
 
 async def from_each(
     brokers: Sequence[KnownBroker], ask: Callable[[KnownBroker], Awaitable[T]]
 ) -> tuple[list[tuple[KnownBroker, T]], list[str]]:
     """Return what each broker answers, and a sentence for each that cannot be reached. Raise a refusal."""
-    outcomes = await asyncio.gather(*(ask(broker) for broker in brokers), return_exceptions=True)
+    there = [one for one in brokers if not one.away]
+    outcomes = await asyncio.gather(*(ask(broker) for broker in there), return_exceptions=True)
     found: list[tuple[KnownBroker, T]] = []
-    problems: list[str] = []
-    for broker, outcome in zip(brokers, outcomes, strict=True):
+    problems = [problem_of(one) for one in brokers if one.away]
+    for broker, outcome in zip(there, outcomes, strict=True):
         if isinstance(outcome, TransportError):
             problems.append(f"broker {broker.name} at {broker.address} cannot be reached: {outcome.message}")
         elif isinstance(outcome, BaseException):

@@ -151,6 +151,7 @@ async def _chosen(
         for message_id in message_ids:
             yield await find_letter(admin, group, message_id)
         return
+    await admin.require_whole(dlq_topic(group))
     async with contextlib.aclosing(read_letters(admin, group, span)) as letters:
         async for letter in letters:
             yield letter

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -164,7 +165,7 @@ def is_system_group(group: str) -> bool:
 
 
 async def list_groups(admin: AdminConnection, *, cluster: str | None = None, with_system: bool = False) -> GroupListing:
-    masters = await admin.masters(cluster=cluster)
+    masters = await admin.masters(cluster=cluster, with_away=True)
     tables, problems = await from_each(masters, lambda broker: _table(admin, broker))
     names = sorted({name for _, table in tables for name in table if with_system or not is_system_group(name)})
     connections = await asyncio.gather(*(connection_of(admin, masters, name) for name in names))
@@ -207,7 +208,7 @@ async def connection_of(admin: AdminConnection, masters: list[KnownBroker], grou
 
 
 async def group_details(admin: AdminConnection, group: str) -> GroupDetails:
-    masters = await admin.masters()
+    masters = await admin.masters(with_away=True)
     tables, problems = await from_each(masters, lambda broker: _table(admin, broker))
     settings = tuple(_settings(broker, table[group]) for broker, table in tables if group in table)
     connection = await connection_of(admin, masters, group) or ConsumerConnection()
@@ -245,26 +246,25 @@ def _settings(broker: KnownBroker, config: SubscriptionGroupConfig) -> GroupSett
 async def group_lag(admin: AdminConnection, group: str, *, topic: str | None = None) -> GroupLag:
     """Return how far the group is behind in each queue, in one topic or in all its topics.
 
-    A broker names the topics in which the group has an offset. A group that has just joined has none, so its
-    subscriptions are asked for as well.
+    A broker names the topics in which the group has an offset there. It may have none yet on one of the brokers of a
+    topic, or in a topic that it has just subscribed to. So each broker is asked about those topics by name.
     """
-    masters = await admin.masters()
+    masters = await (admin.masters(with_away=True) if topic is None else admin.masters_of(topic))
 
-    async def stats_of(one: str | None) -> tuple[list[tuple[KnownBroker, ConsumeStats]], list[str]]:
+    async def stats_at(broker: KnownBroker, one: str | None) -> ConsumeStats:
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=one)
+        return ConsumeStats.decode((await admin.ask(broker.address, RequestCode.GET_CONSUME_STATS, header)).body)
 
-        async def ask(broker: KnownBroker) -> ConsumeStats:
-            return ConsumeStats.decode((await admin.ask(broker.address, RequestCode.GET_CONSUME_STATS, header)).body)
-
-        return await from_each(masters, ask)
-
-    said, problems = await stats_of(topic)
+    said, problems = await from_each(masters, lambda broker: stats_at(broker, topic))
     if topic is None:
-        known = {queue.topic for _, stats in said for queue in stats.offset_table}
+        named = {broker: {queue.topic for queue in stats.offset_table} for broker, stats in said}
         connection = await connection_of(admin, masters, group)
-        for subscribed in sorted(set(connection.subscription_table) - known) if connection is not None else ():
-            more, _ = await stats_of(subscribed)
+        every = set().union(*named.values(), connection.subscription_table if connection is not None else ())
+        for one in sorted(every):
+            others = [broker for broker, topics in named.items() if one not in topics]
+            more, unreached = await from_each(others, functools.partial(stats_at, one=one))
             said += more
+            problems += (problem for problem in unreached if problem not in problems)
     held = {
         (one.topic, one.broker, one.queue_id): one.in_flight
         for one in (await in_flight(admin, group=group, messages=0)).queues
@@ -288,7 +288,7 @@ async def group_lag(admin: AdminConnection, group: str, *, topic: str | None = N
 
 async def require_group_exists(admin: AdminConnection, group: str) -> None:
     """Raise GroupNotExistError if no broker has the group."""
-    tables, problems = await from_each(await admin.masters(), lambda broker: _table(admin, broker))
+    tables, problems = await from_each(await admin.masters(with_away=True), lambda broker: _table(admin, broker))
     if not any(group in table for _, table in tables):
         raise not_there(group, problems)
 
@@ -329,7 +329,7 @@ async def list_producers(
         answer = await admin.ask(broker.address, RequestCode.GET_ALL_PRODUCER_INFO, GetAllProducerInfoRequestHeader())
         return ProducerTableInfo.decode(answer.body).data
 
-    tables, problems = await from_each(await admin.masters(cluster=cluster), ask)
+    tables, problems = await from_each(await admin.masters(cluster=cluster, with_away=True), ask)
     found: dict[tuple[str, str], ConnectedProducer] = {}
     for broker, table in tables:
         for name, clients in table.items():

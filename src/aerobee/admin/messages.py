@@ -76,6 +76,8 @@ async def find_message(admin: AdminConnection, message_id: str, *, topic: str | 
         if answer.messages:
             return answer.messages[0]
         problems = answer.problems
+    else:
+        problems = await admin.away()
     raise no_message(message_id, topic, problems)
 
 
@@ -180,12 +182,12 @@ async def _query(
 
 
 async def _holders(admin: AdminConnection, topic: str) -> list[KnownBroker]:
-    """Return the masters that have the topic."""
+    """Return the masters that have the topic, and those of its broker groups that are away."""
     route = await admin.route(topic)
     if route is None:
-        raise not_there(topic)
+        raise not_there(topic, await admin.missing_from(topic))
     names = {queues.broker_name for queues in route.queue_datas}
-    return [one for one in await admin.masters() if one.name in names]
+    return [one for one in await admin.masters_of(topic) if one.away or one.name in names]
 
 
 def _messages(body: bytes, broker: str) -> list[Message]:
@@ -312,7 +314,7 @@ async def find_by_time(
                 found.append(message)
                 if len(found) >= limit:
                     break
-    return FoundMessages(tuple(found))
+    return FoundMessages(tuple(found), await admin.missing_from(topic))
 
 
 # -- who consumed it
@@ -338,7 +340,7 @@ class GroupTrack(Value):
 
 async def track_message(admin: AdminConnection, message: Message) -> tuple[GroupTrack, ...]:
     """Return every group of the message's topic. RocketMQ: DefaultMQAdminExtImpl.messageTrackDetail."""
-    masters = await admin.masters()
+    masters = await admin.masters_of(message.topic)
     header = QueryTopicConsumeByWhoRequestHeader(topic=message.topic)
 
     async def ask(broker: KnownBroker) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ async def in_flight(
         silent.extend(words)
         return queues
 
-    said, problems = await from_each(await admin.masters(), ask)
+    said, problems = await from_each(await admin.masters(with_away=True), ask)
     problems += silent
     queues = [queue for _, found in said for queue in found]
     queues.sort(key=lambda one: (one.group, one.topic, one.broker, one.queue_id))

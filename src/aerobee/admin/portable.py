@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from aerobee.admin.connection import AdminConnection, KnownBroker
+from aerobee.admin.connection import AWAY_HINT, AdminConnection, KnownBroker
 from aerobee.admin.groups import is_system_group
 from aerobee.admin.topics import kind_of, topic_header
 from aerobee.admin.upkeep import kv_list, kv_put
 from aerobee.admin.values import Value
-from aerobee.errors import InvalidArgumentError
+from aerobee.errors import InvalidArgumentError, TransportError
 from aerobee.model.dialect import dumps
 from aerobee.model.fields import list_of, map_of, texts_of
 from aerobee.model.group import SubscriptionGroupConfig
@@ -51,6 +51,9 @@ def plain(config: TopicConfig) -> TopicConfig:
 
 async def export_cluster(admin: AdminConnection, *, cluster: str | None = None) -> dict[str, Any]:
     """Return the topics, groups and order settings of a cluster. Equal settings of several brokers are one entry."""
+    away = await admin.away(cluster=cluster)
+    if away:
+        raise TransportError(f"the export would not be complete: {'; '.join(away)}", hint=AWAY_HINT)
     topics: dict[bytes, dict[str, Any]] = {}
     groups: dict[bytes, dict[str, Any]] = {}
     names = {one.name for one in await admin.brokers()}

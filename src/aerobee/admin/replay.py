@@ -142,14 +142,16 @@ def producer_of(admin: AdminConnection) -> Producer:
 
 
 async def require_target(admin: AdminConnection, source: str, target: str) -> None:
-    """Raise an error unless both topics exist and differ. A misspelt target must not be created."""
+    """Raise an error unless both topics exist and differ, and the source is whole. A misspelt target must not be
+    created."""
     if source == target:
         raise InvalidArgumentError(
             f"source and target are the same topic {target}", hint="`aerobee group reset` replays in place."
         )
     for topic in (source, target):
         if await admin.route(topic) is None:
-            raise not_there(topic)
+            raise not_there(topic, await admin.missing_from(topic))
+    await admin.require_whole(source)
 
 
 # -- a time range

@@ -139,7 +139,7 @@ class TopicChange:
 
 
 async def list_topics(admin: AdminConnection, *, cluster: str | None = None) -> TopicListing:
-    masters = await admin.masters(cluster=cluster)
+    masters = await admin.masters(cluster=cluster, with_away=True)
     tables, problems = await from_each(masters, lambda broker: _table(admin, broker))
     return TopicListing(summaries(tables), tuple(problems))
 
@@ -180,7 +180,7 @@ def kind_of(topic: str) -> str:
 
 
 async def topic_details(admin: AdminConnection, topic: str) -> TopicDetails:
-    masters = await admin.masters()
+    masters = await admin.masters_of(topic)
     configs, problems = await from_each(masters, lambda broker: _config(admin, broker, topic))
     held = [(broker, config) for broker, config in configs if config is not None]
     if not held:
@@ -246,7 +246,7 @@ def _attributes(config: TopicConfig) -> dict[str, str]:
 async def topic_route(admin: AdminConnection, topic: str) -> tuple[RouteEntry, ...]:
     route = await admin.route(topic)
     if route is None:
-        raise not_there(topic)
+        raise not_there(topic, await admin.missing_from(topic))
     groups = {data.broker_name: data for data in route.broker_datas}
     return tuple(
         RouteEntry(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import click
 
+from aerobee.admin.connection import AdminConnection
 from aerobee.cli.output import DONE, REFUSED, print_json
-from aerobee.cli.remote import confirmed
+from aerobee.cli.remote import confirmed, converse, say_problems
 
 
 class Made(Protocol):
@@ -21,6 +22,7 @@ class Made(Protocol):
 
 
 M = TypeVar("M", bound=Made)
+T = TypeVar("T")
 
 
 def asked_first(would: str, question: str, facts: Mapping[str, object], *, dry_run: bool, as_json: bool) -> int | None:
@@ -32,6 +34,24 @@ def asked_first(would: str, question: str, facts: Mapping[str, object], *, dry_r
     else:
         click.echo(f"would {would}")
     return DONE
+
+
+def run_change(
+    namesrv: str,
+    timeout_s: float,
+    work: Callable[[AdminConnection], Awaitable[T]],
+    *,
+    cluster: str | None = None,
+    broker: str | None = None,
+) -> T:
+    """Run a change as `converse` does, and warn of each broker group that it did not reach."""
+
+    async def run(admin: AdminConnection) -> tuple[T, tuple[str, ...]]:
+        return await work(admin), await admin.away(cluster=cluster, broker=broker)
+
+    done, missed = converse(namesrv, timeout_s, run)
+    say_problems(f"{one}. The change does not hold there: repeat it when the broker is back" for one in missed)
+    return done
 
 
 def say_made(

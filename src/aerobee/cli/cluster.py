@@ -17,7 +17,7 @@ from aerobee.admin.cluster import (
 )
 from aerobee.admin.connection import AdminConnection
 from aerobee.cli import upkeep
-from aerobee.cli.changing import asked_first
+from aerobee.cli.changing import asked_first, run_change
 from aerobee.cli.output import DONE, REFUSED, UNREACHABLE, console, print_json, show_size, show_time, table
 from aerobee.cli.remote import (
     broker_option,
@@ -67,7 +67,8 @@ def _print_brokers(found: tuple[BrokerStatus, ...]) -> None:
             rows.add_row(
                 one.cluster, one.broker, str(one.broker_id), one.address, "-", "-", "-", "-", "-", "-", "-", "no", "-"
             )
-            click.echo(f"warning: broker {one.broker} at {one.address} does not answer: {one.problem}", err=True)
+            where = f"at {one.address} does not answer" if one.address else "cannot be asked"
+            click.echo(f"warning: broker {one.broker} {where}: {one.problem}", err=True)
             continue
         rows.add_row(
             one.cluster, one.broker, str(one.broker_id), one.address, one.version, f"{one.in_tps:.1f}",
@@ -143,10 +144,12 @@ def config(
             ended = _asked_to_change(before, values, unset, dry_run=asking["dry_run"], as_json=as_json)
             if ended is not None:
                 return ended
-        changed, warnings = converse(
+        changed, warnings = run_change(
             namesrv,
             timeout_s,
             lambda admin: change_broker_settings(admin, values, unset=unset, cluster=cluster, broker=broker),
+            cluster=cluster,
+            broker=broker,
         )
         if as_json:
             print_json(

@@ -10,7 +10,7 @@ import click
 from aerobee.cli.connecting import tls_context
 from aerobee.cli.messages import print_message
 from aerobee.cli.output import DONE
-from aerobee.cli.remote import options
+from aerobee.cli.remote import converse, ending, options, say_problems
 from aerobee.client.consumer import LitePullConsumer
 from aerobee.model.queue import MessageQueue
 from aerobee.runtime.signals import on_stop
@@ -51,9 +51,11 @@ def consume(namesrv: str, timeout_s: float, as_json: bool, topic: str, group: st
     tls = tls_context() or False
     consumer = LitePullConsumer(namesrv, group=group, consume_from=asked["consume_from"], tls=tls)
     consumer.subscribe(topic, tags=asked["tags"], sql92=asked["sql92"])
+    missing = converse(namesrv, timeout_s, lambda admin: admin.missing_from(topic))
+    say_problems(missing)
     got = asyncio.run(_consume(consumer, topic, as_json, asked["count"], asked["until_end"]))
     click.echo(f"{got} messages", err=True)
-    return DONE
+    return ending(missing) if asked["until_end"] else DONE
 
 
 async def _consume(consumer: LitePullConsumer, topic: str, as_json: bool, count: int | None, until_end: bool) -> int:

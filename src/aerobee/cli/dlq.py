@@ -15,8 +15,9 @@ from aerobee.cli.connecting import admin_connection
 from aerobee.cli.message import all_fields
 from aerobee.cli.messages import message_line
 from aerobee.cli.output import DONE, REFUSED, print_json, print_json_line, time_option
-from aerobee.cli.remote import confirmed, converse, dry_run_option, options, yes_option
+from aerobee.cli.remote import confirmed, converse, dry_run_option, ending, options, say_problems, yes_option
 from aerobee.cli.replay import count_bar, rate_option, say_copied, span_of
+from aerobee.model.names import dlq_topic
 
 _group_option = click.option("-g", "--group", required=True, help="The consumer group.")
 _time_options = (
@@ -54,8 +55,10 @@ def _fields(letter: DeadLetterEntry) -> dict[str, object]:
     }
 
 
-async def _each(namesrv: str, timeout_s: float, group: str, span: Span, limit: int | None, as_json: bool) -> int:
-    """Print letters while they are read, since there may be many. Return their number."""
+async def _each(
+    namesrv: str, timeout_s: float, group: str, span: Span, limit: int | None, as_json: bool
+) -> tuple[int, tuple[str, ...]]:
+    """Print letters while they are read, since there may be many. Return their number, and who could not be asked."""
     shown = 0
     async with admin_connection(namesrv, timeout_s) as admin:
         async with contextlib.aclosing(deadletters.read_letters(admin, group, span)) as letters:
@@ -69,7 +72,7 @@ async def _each(namesrv: str, timeout_s: float, group: str, span: Span, limit: i
                 shown += 1
                 if limit is not None and shown >= limit:
                     break
-    return shown
+        return shown, await admin.missing_from(dlq_topic(group))
 
 
 @dlq.command("list")
@@ -86,21 +89,23 @@ def list_(
     With --json, one JSON line is printed for each letter.
     """
     span = span_of(begin_ms, end_ms)
-    shown = asyncio.run(_each(namesrv, timeout_s, group, span, limit, as_json))
+    shown, missing = asyncio.run(_each(namesrv, timeout_s, group, span, limit, as_json))
+    say_problems(missing)
     if not shown:
         click.echo(f"group {group} has no dead letter" + (" of that time" if begin_ms or end_ms else ""), err=True)
     elif shown == limit:
         click.echo(f"these are the first {limit} letters; use --limit to see more", err=True)
-    return DONE
+    return ending(missing)
 
 
 @dlq.command()
 @options(*_time_options, _group_option)
 def export(namesrv: str, timeout_s: float, as_json: bool, group: str, begin_ms: int | None, end_ms: int | None) -> int:
     """Print every letter as a JSON line, which `aerobee produce --json-in` can send."""
-    shown = asyncio.run(_each(namesrv, timeout_s, group, span_of(begin_ms, end_ms), None, as_json=True))
+    shown, missing = asyncio.run(_each(namesrv, timeout_s, group, span_of(begin_ms, end_ms), None, as_json=True))
+    say_problems(missing)
     click.echo(f"{shown} dead letters of group {group}", err=True)
-    return DONE
+    return ending(missing)
 
 
 @dlq.command()

@@ -10,7 +10,7 @@ from aerobee.admin import groups, offsets, pops
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.groups import GroupChange, GroupDetails, GroupLag, GroupSettings
 from aerobee.admin.offsets import FIRST, LAST, MemberOffset, ResetPlan, ResetTarget
-from aerobee.cli.changing import asked_first, say_deleted, say_made
+from aerobee.cli.changing import asked_first, run_change, say_deleted, say_made
 from aerobee.cli.groupmore import clone, members
 from aerobee.cli.output import DONE, REFUSED, console, parse_time, print_json, show_time, table
 from aerobee.cli.remote import (
@@ -21,6 +21,7 @@ from aerobee.cli.remote import (
     confirmed,
     converse,
     dry_run_option,
+    ending,
     on_off,
     options,
     say_problems,
@@ -78,12 +79,12 @@ def list_(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, ev
     found = converse(namesrv, timeout_s, lambda admin: groups.list_groups(admin, cluster=cluster, with_system=every))
     if as_json:
         print_json(found.to_json())
-        return DONE
+        return ending(found.problems)
     say_problems(found.problems)
     out = console()
     if not found.groups:
         out.print("there is no group yet (--all shows the system groups)")
-        return DONE
+        return ending(found.problems)
     rows = table("", "group", "members", "model", "consumes", "retries", "brokers", right=("members", "retries"))
     for one in found.groups:
         rows.add_row(
@@ -91,7 +92,7 @@ def list_(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, ev
             str(one.retry_max_times), " ".join(one.brokers),
         )  # fmt: skip
     out.print(rows)
-    return DONE
+    return ending(found.problems)
 
 
 @group.command()
@@ -101,10 +102,10 @@ def show(namesrv: str, timeout_s: float, as_json: bool, name: str) -> int:
     found = converse(namesrv, timeout_s, lambda admin: groups.group_details(admin, name))
     if as_json:
         print_json(found.to_json())
-        return DONE
+        return ending(found.progress.problems)
     say_problems(found.progress.problems)
     _print_details(found)
-    return DONE
+    return ending(found.progress.problems)
 
 
 @group.command()
@@ -120,16 +121,16 @@ def producers(namesrv: str, timeout_s: float, as_json: bool, name: str | None, c
     found = converse(namesrv, timeout_s, lambda admin: groups.list_producers(admin, group=name, cluster=cluster))
     if as_json:
         print_json(found.to_json())
-        return DONE
+        return ending(found.problems)
     say_problems(found.problems)
     if not found.producers:
         click.echo("no producer is connected" if name is None else f"no producer of group {name} is connected")
-        return DONE
+        return ending(found.problems)
     rows = table("", "group", "producer", "address", "language", "version", "brokers", right=("version",))
     for one in found.producers:
         rows.add_row(one.group, one.client_id, one.address, one.language, str(one.version), " ".join(one.brokers))
     console().print(rows)
-    return DONE
+    return ending(found.problems)
 
 
 def _print_details(found: GroupDetails) -> None:
@@ -202,16 +203,16 @@ def lag(
     found = converse(namesrv, timeout_s, ask)
     if as_json:
         print_json(found.to_json())
-        return DONE
+        return ending(found.problems)
     say_problems(found.problems)
     if not found.queues:
         click.echo(
             f"the lag of group {name} is unknown: it has no offset in any topic and no member that subscribes to one"
         )
         click.echo("To see the unread messages of a topic, add -t TOPIC.")
-        return DONE
+        return ending(found.problems)
     _print_lag(found, by_topic=not each_queue)
-    return DONE
+    return ending(found.problems)
 
 
 def _say_members(name: str, topic: str, said: tuple[MemberOffset, ...], as_json: bool) -> int:
@@ -260,7 +261,7 @@ def _print_lag(found: GroupLag, *, by_topic: bool) -> None:
 def create(namesrv: str, timeout_s: float, as_json: bool, **wanted: Unpack[_Settings]) -> int:
     """Create a group on every broker, or on those of -c or -b."""
     name, place, change = _wanted(wanted)
-    made = converse(namesrv, timeout_s, lambda admin: groups.create_group(admin, name, change, **place))
+    made = run_change(namesrv, timeout_s, lambda admin: groups.create_group(admin, name, change, **place), **place)
     return say_made("group", name, made, "created", as_json=as_json, show=_print_settings)
 
 
@@ -307,7 +308,7 @@ def update(
         ended = asked_first(f"change {what}", f"Change {what}?", found.to_json(), dry_run=dry_run, as_json=as_json)
         if ended is not None:
             return ended
-    made = converse(namesrv, timeout_s, lambda admin: groups.update_group(admin, name, change, **place))
+    made = run_change(namesrv, timeout_s, lambda admin: groups.update_group(admin, name, change, **place), **place)
     return say_made("group", name, made, "changed", as_json=as_json, show=_print_settings)
 
 
@@ -328,7 +329,7 @@ def _set_mode(namesrv: str, timeout_s: float, name: str, topic: str, asked: _Mod
         ended = asked_first(f"let {what}", f"Let {what}?", facts, dry_run=asked.dry_run, as_json=asked.as_json)
         if ended is not None:
             return ended
-    brokers = converse(
+    brokers = run_change(
         namesrv, timeout_s, lambda admin: pops.set_mode(admin, name, topic, asked.mode, share=asked.share)
     )
     if asked.as_json:
@@ -379,10 +380,11 @@ def delete(
         ended = asked_first(f"delete {what}", f"Delete {what}?", facts, dry_run=dry_run, as_json=as_json)
         if ended is not None:
             return ended
-    deleted = converse(
+    deleted = run_change(
         namesrv,
         timeout_s,
         lambda admin: groups.delete_group(admin, name, cluster=cluster, keep_offsets=keep_offsets),
+        cluster=cluster,
     )
     return say_deleted("group", name, deleted, as_json=as_json)
 

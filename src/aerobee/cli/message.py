@@ -10,7 +10,7 @@ from aerobee.admin.messages import FoundMessages, GroupTrack, find_at
 from aerobee.admin.trace import TRACE_TOPIC, MessageTrace, trace_of
 from aerobee.cli.messages import message_fields, message_line
 from aerobee.cli.output import DONE, REFUSED, console, print_json, print_json_line, show_time, table, time_option
-from aerobee.cli.remote import converse, options, say_problems
+from aerobee.cli.remote import converse, ending, options, say_problems
 from aerobee.cli.replay import span_of
 from aerobee.model.message import Message
 
@@ -136,9 +136,10 @@ def find(
         else:
             click.echo(f"{one.message_id}  {message_line(one)}")
     if not found.messages:
-        click.echo(f"there is no such message in topic {topic}", err=True)
-        return REFUSED
-    return DONE
+        where = "in what could be asked" if found.problems else f"in topic {topic}"
+        click.echo(f"there is no such message {where}", err=True)
+        return ending(found.problems) or REFUSED
+    return ending(found.problems)
 
 
 @message.command()
@@ -215,8 +216,8 @@ def trace(
         _print_trace(found)
     if not found.events:
         click.echo(f"there is no trace of {key} in {trace_topic}: are traces turned on in the clients?", err=True)
-        return REFUSED
-    return DONE
+        return ending(found.problems) or REFUSED
+    return ending(found.problems)
 
 
 _EVENTS = {

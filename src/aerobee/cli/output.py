@@ -1,7 +1,7 @@
 """How all commands answer: exit codes, tables, JSON, progress bars, errors and closed pipes.
 
-Exit codes: 0 done, 1 refused or damage found, 2 wrong usage or unreadable, 3 unreachable or timed out, 4 the
-store of a server is damaged, 130 interrupted.
+Exit codes: 0 done, 1 refused or damage found, 2 wrong usage or unreadable, 3 unreachable, timed out or
+not the whole answer, 4 the store of a server is damaged, 130 interrupted.
 """
 
 from __future__ import annotations

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, TypedDict, TypeVar
 
 import click
 
 from aerobee.admin.connection import AdminConnection
 from aerobee.cli.connecting import admin_connection, connection_options
+from aerobee.cli.output import DONE, UNREACHABLE
 from aerobee.model.numbers import int_or
 from aerobee.model.topic import PERM_READ, PERM_WRITE
 
@@ -91,6 +92,11 @@ def say_problems(problems: Iterable[str]) -> None:
     """Print warnings on stderr, such as brokers that could not be asked."""
     for problem in problems:
         click.echo(f"warning: {problem}", err=True)
+
+
+def ending(problems: Collection[str]) -> int:
+    """Return the exit code of an answer: 3 if a part of the cluster could not be asked, so that it is not complete."""
+    return UNREACHABLE if problems else DONE
 
 
 def perm_of(context: click.Context, option: click.Parameter, value: str | None) -> int | None:

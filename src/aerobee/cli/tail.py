@@ -12,8 +12,8 @@ from aerobee.admin import pops
 from aerobee.admin.messages import READER_GROUP
 from aerobee.cli.connecting import tls_context
 from aerobee.cli.messages import print_message
-from aerobee.cli.output import DONE, console, print_json, show_time, table
-from aerobee.cli.remote import converse, options, say_problems
+from aerobee.cli.output import console, print_json, show_time, table
+from aerobee.cli.remote import converse, ending, options, say_problems
 from aerobee.client.consumer import LitePullConsumer, PullResult
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
@@ -66,20 +66,22 @@ def tail(
         raise click.UsageError("-g goes with --in-flight")
     if held["in_flight"]:
         return _show_in_flight(namesrv, timeout_s, topic, held["group"] or "", as_json)
+    missing = converse(namesrv, timeout_s, lambda admin: admin.missing_from(topic))
+    say_problems(missing)
     asyncio.run(_Tail(namesrv, topic, (tags, sql92), count, as_json).run(last, until_end))
-    return DONE
+    return ending(missing)
 
 
 def _show_in_flight(namesrv: str, timeout_s: float, topic: str, group: str, as_json: bool) -> int:
     found = converse(namesrv, timeout_s, lambda admin: pops.in_flight(admin, topic=topic, group=group))
     if as_json:
         print_json(found.to_json())
-        return DONE
+        return ending(found.problems)
     say_problems(found.problems)
     held = [queue for queue in found.queues if queue.in_flight]
     if not held:
         click.echo(f"nothing of topic {topic} is in flight")
-        return DONE
+        return ending(found.problems)
     rows = table("", "group", "topic", "broker", "queue", "offset", "popped", "comes back", right=("queue", "offset"))
     for queue in held:
         for message in queue.messages:
@@ -90,7 +92,7 @@ def _show_in_flight(namesrv: str, timeout_s: float, topic: str, group: str, as_j
     out = console()
     out.print(rows)
     out.print(f"\n{found.in_flight} in flight")
-    return DONE
+    return ending(found.problems)
 
 
 class _Tail:

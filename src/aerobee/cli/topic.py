@@ -11,7 +11,7 @@ from aerobee.admin import replay, topics
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.pending import Pending
 from aerobee.admin.topics import TopicChange, TopicDetails, TopicSettings
-from aerobee.cli.changing import asked_first, say_deleted, say_made
+from aerobee.cli.changing import asked_first, run_change, say_deleted, say_made
 from aerobee.cli.output import DONE, console, print_json, show_time, table
 from aerobee.cli.remote import (
     Scope,
@@ -20,6 +20,7 @@ from aerobee.cli.remote import (
     cluster_option,
     converse,
     dry_run_option,
+    ending,
     on_off,
     options,
     perm_of,
@@ -92,7 +93,7 @@ def list_(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, ev
     shown = [one for one in found.topics if every or one.kind == "normal"]
     if as_json:
         print_json({"topics": [one.to_json() for one in shown], "problems": list(found.problems)})
-        return DONE
+        return ending(found.problems)
     say_problems(found.problems)
     rows = table("", "topic", "kind", "queues r/w", "perm", "brokers", "attributes")
     for one in shown:
@@ -106,7 +107,7 @@ def list_(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, ev
     if hidden:
         none = "" if shown else "there is no topic yet; "
         out.print(f"({none}--all shows {hidden} topics of the system, for retries and for dead letters)")
-    return DONE
+    return ending(found.problems)
 
 
 @topic.command()
@@ -116,10 +117,10 @@ def show(namesrv: str, timeout_s: float, as_json: bool, name: str) -> int:
     found = converse(namesrv, timeout_s, lambda admin: topics.topic_details(admin, name))
     if as_json:
         print_json(found.to_json())
-        return DONE
+        return ending(found.problems)
     say_problems(found.problems)
     _print_details(found)
-    return DONE
+    return ending(found.problems)
 
 
 def retention_of(attributes: Mapping[str, str], sign: str = "") -> int | None:
@@ -199,7 +200,7 @@ def route(namesrv: str, timeout_s: float, as_json: bool, name: str) -> int:
 def create(namesrv: str, timeout_s: float, as_json: bool, queues: int | None, **wanted: Unpack[_Settings]) -> int:
     """Create a topic on every broker, or on those of -c or -b. It has 8 queues on each unless -q says otherwise."""
     name, place, change = _wanted(queues, wanted)
-    made = converse(namesrv, timeout_s, lambda admin: topics.create_topic(admin, name, change, **place))
+    made = run_change(namesrv, timeout_s, lambda admin: topics.create_topic(admin, name, change, **place), **place)
     return say_made("topic", name, made, "created", as_json=as_json, show=_print_settings)
 
 
@@ -238,7 +239,7 @@ def update(
         )
         if ended is not None:
             return ended
-    made = converse(namesrv, timeout_s, lambda admin: topics.update_topic(admin, name, change, **place))
+    made = run_change(namesrv, timeout_s, lambda admin: topics.update_topic(admin, name, change, **place), **place)
     return say_made("topic", name, made, "changed", as_json=as_json, show=_print_settings)
 
 
@@ -270,7 +271,9 @@ def delete(
         ended = asked_first(would, question, facts, dry_run=dry_run, as_json=as_json)
         if ended is not None:
             return ended
-    deleted = converse(namesrv, timeout_s, lambda admin: topics.delete_topic(admin, name, cluster=cluster))
+    deleted = run_change(
+        namesrv, timeout_s, lambda admin: topics.delete_topic(admin, name, cluster=cluster), cluster=cluster
+    )
     return say_deleted("topic", name, deleted, as_json=as_json)
 
 

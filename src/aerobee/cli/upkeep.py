@@ -19,6 +19,7 @@ from aerobee.cli.remote import (
     cluster_option,
     converse,
     dry_run_option,
+    ending,
     options,
     say_problems,
     yes_option,
@@ -337,13 +338,13 @@ def lag(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, leas
     if as_json:
         rows_json = [{"group": one.group, "lag": one.lag, "consume_tps": one.consume_tps} for one in found]
         print_json({"groups": rows_json})
-        return DONE
+        return ending(problems)
     rows = table("", "group", "lag", "consumes/s", "topics", right=("lag", "consumes/s"))
     for one in found:
         topics = sorted({queue.topic for queue in one.queues if queue.lag > 0})
         rows.add_row(one.group, str(one.lag or 0), f"{one.consume_tps:.1f}", " ".join(topics))
     console().print(rows)
-    return DONE
+    return ending(problems)
 
 
 # -- settings of the name servers

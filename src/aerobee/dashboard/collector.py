@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from aerobee.admin.cluster import BrokerStatus, runtime_info, status_of, unreached
-from aerobee.admin.connection import AdminConnection, KnownBroker
+from aerobee.admin.connection import AdminConnection, KnownBroker, problem_of
 from aerobee.admin.groups import Member, is_system_group
 from aerobee.admin.topics import summaries
 from aerobee.dashboard.series import SERIES_MAX, Series
@@ -130,11 +130,13 @@ class Collector:
     async def step(self) -> None:
         """Ask everything that is due now."""
         snapshot = self.snapshot
-        snapshot.known = tuple(await self._admin.brokers())
+        known = await self._admin.known()
+        snapshot.known = tuple(one for one in known if not one.away)
         silent = await self._ask_brokers(snapshot)
         masters = [one for one in snapshot.known if one.broker_id == 0 and one.address not in silent]
-        problems = [f"broker {one.name} at {one.address} is silent: {silent[one.address]}"
-                    for one in snapshot.known if one.address in silent]  # fmt: skip
+        problems = [problem_of(one) for one in known if one.away]
+        problems += [f"broker {one.name} at {one.address} is silent: {silent[one.address]}"
+                     for one in snapshot.known if one.address in silent]  # fmt: skip
         problems += await self._ask_tables(snapshot, masters)
         snapshot.at_ms = self._clock.now_ms()
         snapshot.problems = tuple(dict.fromkeys(problems))

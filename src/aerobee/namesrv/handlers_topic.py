@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aerobee.model.dialect import loads_object
+from aerobee.model.dialect import dumps, loads_object
 from aerobee.model.names import topic_problem
 from aerobee.model.route import TopicRouteData
 from aerobee.namesrv.state import Handler, NamesrvState, Peer, encoded
@@ -54,7 +54,9 @@ class TopicHandlers:
 
     def get_broker_cluster_info(self, peer: Peer, command: Command) -> Sliced:
         routes = self._state.routes
-        return encoded(command, ClusterInfo(routes.brokers(), routes.clusters()))
+        away = routes.away_groups() if AWAY_FIELD in command.ext else {}
+        ext = {AWAY_FIELD: dumps(away).decode()} if away else None
+        return encoded(command, ClusterInfo(routes.brokers(), routes.clusters()), ext)
 
     def get_all_topics(self, peer: Peer, command: Command) -> Command | Sliced:
         topics: Sequence[str] = self._state.routes.topics()

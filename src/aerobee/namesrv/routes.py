@@ -274,6 +274,11 @@ class RouteTable:
         """
         return {name: queues for name, queues in self.declared.away(topic) if not self._topics.has(topic, name)}
 
+    def away_groups(self) -> dict[str, str]:
+        """Return the groups that are away, each with its cluster. Those that were forgotten on purpose are left out."""
+        known = self.declared.known()
+        return {name: one.cluster for name, one in known.items() if not one.forgotten and name not in self._groups}
+
     def digest(self, but: str) -> str:
         """Return a text that is equal where a broker knows the same of all other groups."""
         stamps = {name: one.stamp for name, one in self.declared.known().items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from aerobee.namesrv.config import NamesrvConfig
@@ -27,11 +27,11 @@ class Peer(Protocol):
 Handler = Callable[[Peer, Command], Command | Sliced | None]
 
 
-def encoded(command: Command, body: Body) -> Sliced:
+def encoded(command: Command, body: Body, ext: Mapping[str, str] | None = None) -> Sliced:
     """Return an answer whose body is encoded in slices."""
 
     def slices() -> Slices:
-        return response(command, body=(yield from body.encode_slices()))
+        return response(command, body=(yield from body.encode_slices()), ext=ext)
 
     return Sliced(slices())
 

@@ -9,10 +9,20 @@ import pytest
 from click.testing import CliRunner
 
 from aerobee.admin import groups, topics
-from aerobee.admin.cluster import broker_settings, change_broker_settings, cluster_status, ping, runtime_info
+from aerobee.admin.cluster import (
+    broker_settings,
+    change_broker_settings,
+    cluster_status,
+    forget_group,
+    ping,
+    runtime_info,
+)
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.groups import GroupChange
+from aerobee.admin.messages import find_by_key
 from aerobee.admin.pending import Pending, levels_in
+from aerobee.admin.portable import export_cluster
+from aerobee.admin.replay import require_target
 from aerobee.admin.topics import TopicChange, TopicDetails
 from aerobee.app.broker import BrokerNode
 from aerobee.app.identity import unique_ids
@@ -331,5 +341,57 @@ def test_a_fenced_or_full_broker_is_shown(tmp_path: Path) -> None:
         info = await runtime_info(cluster.admin, cluster.brokers[1].state.address)
         assert "/data/commitlog/0" in info["storeFenced"]
         assert "storeFull" not in info
+
+    run_cluster(tmp_path, main)
+
+
+def test_a_broker_group_that_left_is_named(tmp_path: Path) -> None:
+    async def run_command(cluster: Cluster, *words: str) -> tuple[int, str]:
+        namesrv = cluster.admin.namesrvs[0]
+        done = await asyncio.to_thread(CliRunner().invoke, main_command, [*words, "-n", namesrv])
+        return done.exit_code, done.output
+
+    async def main(cluster: Cluster) -> None:
+        admin = cluster.admin
+        await topics.create_topic(admin, "T", TopicChange(2, 2))
+        await topics.create_topic(admin, "ALONE", TopicChange(2, 2), broker="broker-a")
+        await groups.create_group(admin, "G", GroupChange())
+        header = UpdateConsumerOffsetRequestHeader(consumer_group="G", topic="T", queue_id=0, commit_offset=0)
+        await admin.ask(cluster.brokers[0].state.address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        cluster.put(0, "T", 1)
+        cluster.put(1, "T", 2)
+        # The group has no offset at the second broker, whose messages are behind it all the same.
+        assert (await groups.group_lag(admin, "G")).lag == 3
+
+        await cluster.brokers.pop().stop()
+        left = "broker group broker-b cannot be asked: it left the name server, and what it holds is missing here"
+        assert (await topics.list_topics(admin)).problems == (left,)
+        assert (await topics.topic_details(admin, "T")).problems == (left,)
+        assert (await topics.topic_details(admin, "ALONE")).problems == ()
+        assert left in (await groups.group_lag(admin, "G")).problems
+        assert (await groups.list_groups(admin)).problems == (left,)
+        assert (await find_by_key(admin, "T", "k")).problems == (left,)
+        status = {one.broker: one.problem for one in await cluster_status(admin)}
+        assert status["broker-a"] is None
+        assert "left the name server" in (status["broker-b"] or "")
+        for refused in (export_cluster(admin), require_target(admin, "T", "ALONE")):
+            with pytest.raises(TransportError, match="broker-b") as caught:
+                await refused
+            assert "aerobee cluster forget" in (caught.value.hint or "")
+        with pytest.raises(TransportError, match="broker-b cannot be asked"):
+            await broker_settings(admin, broker="broker-b")
+
+        for words in (
+            ("topic", "list"), ("topic", "show", "-t", "T"), ("group", "list"), ("group", "lag", "-g", "G"),
+            ("cluster",), ("message", "find", "-t", "T", "--key", "k"),
+            ("tail", "-t", "T", "--until-end"), ("consume", "-t", "T", "-g", "G", "--until-end"),
+        ):  # fmt: skip
+            code, said = await run_command(cluster, *words)
+            assert (code, "broker-b" in said) == (3, True), (words, said)
+        code, said = await run_command(cluster, "topic", "delete", "-t", "T", "--yes")
+        assert (code, "broker-b" in said and "does not hold there" in said) == (0, True)
+        assert await forget_group(admin, "broker-b")
+        assert (await topics.list_topics(admin)).problems == ()
+        assert (await run_command(cluster, "topic", "list"))[0] == 0
 
     run_cluster(tmp_path, main)
