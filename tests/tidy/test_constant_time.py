@@ -10,7 +10,7 @@ import pytest
 SRC = Path(__file__).parents[2] / "src"
 # Words in the names of what must be compared by hmac.compare_digest.
 SECRET_WORDS = ("signature", "digest", "proof", "hmac", "secret_key", "mac_of")
-PACKAGES = ("access", "app", "net", "proxy", "replication")
+PACKAGES = ("access", "admin", "app", "coordination", "dashboard", "net", "proxy", "replication")
 PLACES = sorted(
     {SRC / "aerobee/hot/wire/signed.py", SRC / "aerobee/protocol/signing.py"}.union(
         *((SRC / "aerobee" / package).rglob("*.py") for package in PACKAGES)
@@ -52,5 +52,11 @@ def test_a_plain_comparison_is_found(line: str) -> None:
 
 
 def test_the_checks_of_signatures_use_it() -> None:
-    for name in ("access/door.py", "hot/wire/signed.py", "replication/transfer.py"):
+    for name in (
+        "access/door.py",
+        "dashboard/security.py",
+        "dashboard/usersfile.py",
+        "hot/wire/signed.py",
+        "replication/transfer.py",
+    ):
         assert "hmac.compare_digest(" in (SRC / "aerobee" / name).read_text(), name

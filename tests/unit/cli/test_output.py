@@ -18,7 +18,7 @@ from aerobee.store.offline.problems import CannotLookError, Findings, Problem
         (RequestTimeoutError("late"), 3),
         (KeyboardInterrupt(), 130),
         (BrokenPipeError(), 141),
-        (PermissionError(13, "Permission denied", "/root/x"), 2),
+        (PermissionError(13, "Permission denied", "/srv/x"), 2),
         (OSError(28, "No space left on device"), 2),
         (None, 0),
     ],
@@ -37,7 +37,7 @@ def test_exit_codes(error: BaseException | None, code: int) -> None:
     if isinstance(error, StoreError):
         assert result.stderr == f"error: {error.message}\n"
     if isinstance(error, PermissionError):
-        assert result.stderr == "error: /root/x: Permission denied\n"
+        assert result.stderr == "error: /srv/x: Permission denied\n"
 
 
 def test_errors_are_json_where_json_was_asked_for() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aerobee.access.forms import acl_of, read_acls, read_users
+from aerobee.access.forms import acl_info, acl_of, read_acls, read_users
 from aerobee.access.plainacl import read_plain_acl
 from aerobee.access.policies import (
     Acl,
@@ -16,10 +16,13 @@ from aerobee.access.policies import (
 )
 from aerobee.access.sources import network_of
 from aerobee.access.verdicts import Claim, deciding
-from aerobee.errors import AerobeeError, ProtocolError
+from aerobee.dashboard.security import Role
+from aerobee.dashboard.usersfile import UsersFile, line_of
+from aerobee.errors import AerobeeError, ConfigError, ProtocolError
 from aerobee.hot.wire.frame import scan
 from aerobee.hot.wire.signed import SigningKey, scan_signed
 from aerobee.protocol.bodies.access import AclInfo, UserInfo
+from aerobee.protocol.codes import FOR_SOURCE_FIELD, FOR_USER_FIELD
 from aerobee.protocol.command import Command, decode_command, encode_command
 from aerobee.protocol.signing import SIGNATURE, digest_of, signer
 from aerobee.proxy.rights import credential_of
@@ -40,6 +43,9 @@ def signed_frames() -> list[bytes]:
             command = Command(code, 7, 0, dict(_EXT), b"body", codec=codec)
             signer("bob", _SECRET.decode())(command)
             found.append(encode_command(command))
+        fronted = Command(310, 7, 0, {**_EXT, FOR_USER_FIELD: "eve", FOR_SOURCE_FIELD: "10.0.0.1"}, codec=codec)
+        signer("bob", _SECRET.decode())(fronted)
+        found.append(encode_command(fronted))
     return found
 
 
@@ -58,6 +64,7 @@ def read_signed(data: bytes) -> None:
             assert found.topic in ("", command.ext.get("b" if second else "topic", ""))
             assert found.group in ("", command.ext.get("consumerGroup", ""))
             assert SIGNATURE in command.ext
+            assert FOR_USER_FIELD not in command.ext, "the short way knows no other users"
 
 
 def read_credential(data: bytes) -> None:
@@ -84,6 +91,21 @@ def read_resource(data: bytes) -> None:
             assert allowed == (same or found.kind is ResourceKind.ANY), (str(found), kind, name)
 
 
+def read_accounts(data: bytes) -> None:
+    """Read a plain_acl.yml. Its policies mean the same when they are read back from where they are stored."""
+    for change, acl in read_plain_acl(data.decode("utf-8", "replace")).accounts:
+        assert change.name == acl.user
+        assert acl_of(acl_info(acl)) == acl, str(acl)
+
+
+def read_people(data: bytes) -> None:
+    """Read the dashboard's file of people. Nobody in it has a role that it does not know."""
+    people = UsersFile("people", lambda path: data)
+    for line in data.decode("utf-8", "replace").splitlines():
+        role = people.role_of(line.strip().partition(":")[0])
+        assert role is None or role in Role
+
+
 USERS = b'{"users":[{"username":"a","password":"p","userType":"Super","userStatus":"enable"}]}'
 _ACL = (
     b'{"subject":"User:a","policies":[{"policyType":"Custom","entries":[{"resource":"Topic:a*","actions":["Pub","Sub"],'
@@ -106,5 +128,6 @@ READERS = (
     ("policy resource", [b"Topic:a*", b"*", b"Group:%RETRY%g", b"Cluster:*"], read_resource, (AerobeeError,)),
     ("source address", [b"10.0.0.0/8", b"[::1]", b"::ffff:1.2.3.4/104"],
      lambda data: network_of(data.decode("utf-8", "replace")), (AerobeeError,)),
-    ("plain_acl.yml", [PLAIN], lambda data: read_plain_acl(data.decode("utf-8", "replace")), (AerobeeError,)),
+    ("plain_acl.yml", [PLAIN], read_accounts, (AerobeeError,)),
+    ("file of people", [line_of("anna", Role.admin, "a long password", bytes).encode()], read_people, (ConfigError,)),
 )  # fmt: skip
