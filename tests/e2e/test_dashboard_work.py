@@ -1,6 +1,7 @@
 """What people do with the dashboard: groups, dead letters, tails, what waits, users. Real servers, real HTTP."""
 
 import json
+import logging
 import threading
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ pytest.importorskip("starlette", reason="the extra `dashboard` is not installed"
 
 
 from aerobee.dashboard.options import DashboardOptions
+from aerobee.dashboard.registry import ACTIONS, PAGES
 from aerobee.sync import Admin, Producer
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.dashboardkit import Reader, RunningDashboard
@@ -226,3 +228,26 @@ def test_who_is_no_super_user_any_more_is_logged_out(cluster: LocalCluster, addr
     for name in ("carl", "dora"):
         wait_until(lambda reader=readers[name]: reader.get("/api/audit").status == 401, f"{name} is logged out")
     assert readers["emil"].get("/api/audit").status == 200
+
+
+def test_the_dashboard_shows_and_logs_no_secret(
+    cluster: LocalCluster, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Test 15 for the dashboard: each page and each form, as HTML and as JSON, read by a Super user."""
+    assert cluster.security is not None
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("aerobee").propagate = True
+    admin = cluster.security.admin
+    secrets = [admin.secret_key, str(cluster.add_user("gina", {})["secret_key"])]
+    reader, seen = Reader(address), []
+    assert reader.login(admin.access_key, "wrong" + secrets[0]).status == 401
+    assert reader.login(admin.access_key, secrets[0]).status == 303
+    places = {"topic": TOPIC, "group": GROUP, "message_id": "none", "broker": cluster.broker_name(0), "replica": "1"}
+    for entry in (*PAGES, *ACTIONS):
+        path = entry.path.format(**places, user="gina", name="gina")
+        for each in (path, f"/api{path}".rstrip("/")):
+            reply = reader.get(each)
+            assert reply.status < 500, (each, reply.text)
+            seen.append(reply.text)
+    assert sum("gina" in text for text in seen) > 3
+    assert not any(secret in text for secret in secrets for text in (*seen, caplog.text))
