@@ -11,6 +11,7 @@ from aerobee.runtime.linking import never_link
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.offline.backup import BackupError, make_backup, restore_backup, verify_backup
 from aerobee.store.offline.directory import look_at
+from aerobee.store.readonly import REPLICA_FILE
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.faults import CHANGING_KINDS, DiskCall
@@ -146,3 +147,20 @@ def make_open(disk: RecordingDisk) -> MessageStore:
     store = make_store(disk, small_config())
     store.open()
     return store
+
+
+def test_segments_of_a_replica_are_copied() -> None:
+    def link(source: str, target: str) -> bool:
+        linked.append(source)
+        return False
+
+    linked: list[str] = []
+    disk = written(COUNT)
+    make_backup(seen(disk), PLACE, now_ms=1, release="test", link=link)
+    assert linked
+    linked.clear()
+    file = disk.open(f"{ROOT}/{REPLICA_FILE}", create=True)
+    file.write(0, b"{}")
+    file.close()
+    make_backup(seen(disk), f"{PLACE}-2", now_ms=1, release="test", link=link)
+    assert linked == []

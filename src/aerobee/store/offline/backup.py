@@ -32,6 +32,7 @@ from aerobee.store.durablemark import DurableMark
 from aerobee.store.offline.directory import StoreDirectory
 from aerobee.store.offline.inspect import inspect
 from aerobee.store.offline.problems import CannotLookError, Progress
+from aerobee.store.readonly import REPLICA_FILE
 from aerobee.store.segment import SegmentFile, parse_segment_name, segment_name
 
 FORMAT: Final = 1
@@ -161,7 +162,8 @@ class _Maker:
         self.store = store
         self.disk = store.disk
         self.place = place
-        self.link = link
+        # A replica that gives up the end of its log writes into the segment, and so into every other name of it.
+        self.link: Link = (lambda source, target: False) if store.disk.exists(f"{store.root}/{REPLICA_FILE}") else link
         self.progress = progress
         self.before = read_manifest(self.disk, place)
         self.turn = self.before.turn + 1 if self.before is not None else 1
