@@ -97,7 +97,7 @@ class DeltaFormat:
 
         now_ms = SystemClock().now_ms()
         adds = [
-            AddAction(one.path, one.size, _delta_values(one), now_ms, True, json.dumps({"numRecords": one.rows}))
+            AddAction(one.path, one.size, dict(one.values), now_ms, True, json.dumps({"numRecords": one.rows}))
             for one in files
         ]
         properties = CommitProperties(app_transactions=[Transaction(query, batch, now_ms)])
@@ -122,12 +122,6 @@ class DeltaFormat:
         for one in files:
             with contextlib.suppress(OSError):
                 system.delete_file(f"{root}/{one.path}")
-
-
-def _delta_values(one: WrittenFile) -> dict[str, str | None]:
-    """Return partition values as Delta's log has them."""
-    lower = {"True": "true", "False": "false"}
-    return {name: lower.get(value, value) if value is not None else None for name, value in one.values.items()}
 
 
 def _require_plain(table: Any, partition_by: tuple[str, ...]) -> None:

@@ -36,7 +36,7 @@ class WrittenFile:
 
     def to_text(self) -> str:
         """Return the row that a task gives back."""
-        values = {name: None if one is None else str(one) for name, one in self.values.items()}
+        values = {name: None if one is None else _partition_text(one) for name, one in self.values.items()}
         return json.dumps([self.path, self.size, self.rows, values, self.query])
 
     @classmethod
@@ -44,6 +44,11 @@ class WrittenFile:
         """Return the file of a task's row."""
         path, size, rows, values, query = json.loads(text)
         return cls(path, plain_int(size), plain_int(rows), values, query)
+
+
+def _partition_text(value: Any) -> str:
+    """Return a partition value as tables have it. A truth value is `true` or `false`, and text stays as it is."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class FileStore(Protocol):

@@ -46,13 +46,13 @@ def content(kind: str, directory: Path) -> list[tuple[int, str | None]]:
     return sorted(((row["id"], row["day"]) for row in rows), key=str)
 
 
-ROWS: list[tuple[int, str | None]] = [(1, "a/b"), (2, "å=1 %2F"), (3, None), (4, "a/b")]
+ROWS: list[tuple[int, str | None]] = [(1, "a/b"), (2, "å=1 %2F"), (3, None), (4, "a/b"), (5, "True"), (6, "false")]
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_batch_is_committed_once(tmp_path: Path, kind: str) -> None:
     table = opened(kind, tmp_path)
-    assert len(written(table, ROWS, 0)) == 3, "one file for each partition"
+    assert len(written(table, ROWS, 0)) == 5, "one file for each partition"
     assert table.committed("query-1") == -1 and content(kind, tmp_path) == [], "files alone are not in the table"
     files = written(table, ROWS, 0)
     assert table.commit(files, "query-1", 0, SCHEMA)
@@ -64,7 +64,7 @@ def test_a_batch_is_committed_once(tmp_path: Path, kind: str) -> None:
     assert table.commit(written(table, [(9, "z")], 5), "query-1", 5, SCHEMA)
     assert not table.commit(written(table, [(8, "z")], 4), "query-1", 4, SCHEMA), "an old driver comes too late"
     assert table.commit(written(table, [(7, "z")], 0), "query-2", 0, SCHEMA), "another query counts for itself"
-    assert [one for one, _ in content(kind, tmp_path)] == [1, 2, 3, 4, 7, 9]
+    assert [one for one, _ in content(kind, tmp_path)] == [1, 2, 3, 4, 5, 6, 7, 9]
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
@@ -116,6 +116,24 @@ def test_rows_are_split_by_their_partition_in_order() -> None:
     found = {values: part.column("n").to_pylist() for values, part in split(batch, ("a", "b"))}
     assert found == {("x", True): [1, 3], (None, True): [2], ("", None): [4]}
     assert list(split(batch.slice(0, 0), ("a",))) == []
+
+
+def test_partitions_of_truth_values_and_of_their_names_are_told_apart(tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    schema = pa.schema([("id", pa.int64()), ("paid", pa.bool_()), ("word", pa.string())])
+    table = DeltaFormat(str(tmp_path / "t"), ("paid", "word"), False)
+    task = TaskWriter(table.prepare(schema), schema, ("paid", "word"), False, 0, "query-1")
+    rows = [
+        {"id": number, "paid": paid, "word": word}
+        for number, (paid, word) in enumerate([(True, "True"), (False, "true"), (None, "False"), (True, None)])
+    ]
+    texts = [
+        text for one in task(iter([pa.RecordBatch.from_pylist(rows, schema)])) for text in one.column(0).to_pylist()
+    ]
+    assert table.commit([WrittenFile.from_text(text) for text in texts], "query-1", 0, schema)
+    found = DeltaTable(str(tmp_path / "t")).to_pyarrow_table().select(schema.names).to_pylist()
+    assert sorted(found, key=lambda row: row["id"]) == rows
 
 
 def test_a_table_keeps_its_own_number_of_retries(tmp_path: Path) -> None:
