@@ -29,6 +29,8 @@ _BAD_BYTES: Final = (
     StopIteration, MemoryError,
 )  # fmt: skip
 _Named = dict[str, Any]
+# A DECIMAL of 38 digits has 16 bytes. Some writers put more of them in front.
+_DECIMAL_BYTES_MAX: Final = 64
 
 
 def parsed(text: str) -> Any:
@@ -44,8 +46,32 @@ def parsed(text: str) -> Any:
     try:
         plain = _without_unknown_logical(json.loads(text), 0)
         return fastavro.parse_schema(plain)
+    except RecursionError:
+        raise SchemaError("the Avro schema is nested too deeply") from None
     except (ValueError, TypeError, KeyError, AttributeError, SchemaParseException, UnknownType) as error:
         raise SchemaError(f"the Avro schema cannot be read: {short(error)}") from None
+
+
+def _limit_decimals() -> None:
+    """Let fastavro refuse decimals with many bytes. Its work grows with the square of their number."""
+    from fastavro.read import LOGICAL_READERS
+
+    for name in ("bytes-decimal", "fixed-decimal"):
+        read = LOGICAL_READERS[name]
+        if not isinstance(read, _ShortDecimals):
+            LOGICAL_READERS[name] = _ShortDecimals(read)
+
+
+class _ShortDecimals:
+    """fastavro's reader of decimals, for those of a few bytes."""
+
+    def __init__(self, read: Callable[..., Any]) -> None:
+        self._read = read
+
+    def __call__(self, data: bytes, *schemas: Any) -> Any:
+        if len(data) > _DECIMAL_BYTES_MAX:
+            raise ValueError(f"a decimal has {len(data)} bytes")
+        return self._read(data, *schemas)
 
 
 def _without_unknown_logical(node: Any, depth: int) -> Any:
@@ -89,6 +115,9 @@ def _type(node: Any, named: _Named, where: str, inside: tuple[str, ...]) -> t.Da
         return _LOGICAL[logical]
     if logical == _DECIMAL:
         return t.DecimalType(node["precision"], node.get("scale", 0))
+    if kind == "fixed" and not node["size"]:
+        # Values that take no bytes would let an array of a few bytes claim any number of them.
+        raise SchemaError(f"field {where}: a fixed type of size 0 has no values")
     if kind in ("record", "error"):
         return _record(node, named, where, inside)
     if kind == "array":
@@ -130,6 +159,7 @@ class AvroRecords:
 
     def __init__(self, fields: t.StructType, reader: str, writer: Callable[[int], str] | None, id_bytes: int) -> None:
         self._reader = parsed(reader)
+        _limit_decimals()
         self._converted = Converted(fields)
         self._writer = writer
         self._id_bytes = id_bytes
@@ -159,7 +189,7 @@ class AvroRecords:
         number, start = schema_id(body, self._id_bytes)
         if number not in self._writers:
             text = self._writer(number)
-            # Items that take no bytes would let a body of a few bytes claim any number of them.
+            # It must be one that can be columns, so that its values take bytes.
             fields_of(text)
             self._writers[number] = parsed(text)
         return self._writers[number], start

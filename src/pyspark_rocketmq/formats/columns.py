@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 
 from pyspark_rocketmq.formats.decoders import BodyDecoder, Fields, MalformedBodyError, short
 
 _NOTHING: Fields = {}
+# Arrow writes a decimal out with all its zeros before it looks at the size. Twice the digits that a column can have are
+# enough for every number that fits.
+_EXPONENT_MAX: Final = 76
 
 
 class DecodedBodies:
@@ -44,6 +47,7 @@ class DecodedBodies:
 def build(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return an Arrow array of values, field by field. Arrow's own way is slow for dicts."""
     if not pa.types.is_struct(kind):
+        _require_representable(values, kind)
         return pa.array(values, kind)
     fields = [kind.field(index) for index in range(kind.num_fields)]
     children = []
@@ -52,3 +56,27 @@ def build(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         children.append(build([None if one is None else one.get(name) for one in values], field.type))
     mask = pa.array([one is None for one in values], pa.bool_())
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+
+def _require_representable(values: Iterable[Any], kind: pa.DataType) -> None:
+    """Raise ValueError for a decimal so large or so small that Arrow would work on it for minutes, as on 1e-9999999."""
+    if not _has_decimal(kind):
+        return
+    if pa.types.is_decimal(kind):
+        for one in values:
+            if one is not None and not -_EXPONENT_MAX <= one.adjusted() <= _EXPONENT_MAX:
+                raise ValueError(f"a number with the exponent {one.adjusted()} does not fit {kind}")
+    elif pa.types.is_list(kind):
+        _require_representable((inner for one in values if one is not None for inner in one), kind.value_type)
+    elif pa.types.is_map(kind):
+        _require_representable((inner for one in values if one is not None for inner in one.values()), kind.item_type)
+    else:
+        rows = [one for one in values if one is not None]
+        for index in range(kind.num_fields):
+            field = kind.field(index)
+            _require_representable((one.get(field.name) for one in rows), field.type)
+
+
+def _has_decimal(kind: pa.DataType) -> bool:
+    inner = [kind.field(index).type for index in range(kind.num_fields)]
+    return pa.types.is_decimal(kind) or any(map(_has_decimal, inner))

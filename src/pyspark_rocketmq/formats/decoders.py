@@ -102,9 +102,12 @@ class CsvLine:
             raise MalformedBodyError(f"the body has {len(lines)} lines of CSV, not one")
         if len(lines[0]) != len(self._names):
             raise MalformedBodyError(f"the line has {len(lines[0])} fields, the schema has {len(self._names)}")
-        return self._converted.convert(
-            {name: value if value else None for name, value in zip(self._names, lines[0], strict=True)}
-        )
+        texts = {name: value if value else None for name, value in zip(self._names, lines[0], strict=True)}
+        made = self._converted.convert(texts)
+        for name, value in made.items():
+            if value is None and texts[name] is not None:  # the library takes the word null for a NULL
+                raise MalformedBodyError(f"field {name} is {texts[name]!r}: only an empty field is NULL")
+        return made
 
 
 def require_flat(fields: t.StructType) -> None:

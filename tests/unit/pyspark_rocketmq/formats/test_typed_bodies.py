@@ -159,7 +159,10 @@ def test_csv_lines() -> None:
         b'1,"a,1,true,',
         b"\xff,a,1,true,",
         b"1,a,1,2,\n1,a,1,2,",
+        b"null,a,1,true,",
+        b"1,a,1,Null,",
     ]
+    assert rows([b"1,null,1,true,"], schema, format="csv")[0]["name"] == "null"
     assert all(reasons(bad, schema, format="csv"))
     assert rows([b"1|x"], "id int, s string", format="csv", delimiter="|") == [{"id": 1, "s": "x"}]
     with pytest.raises(SchemaError, match="nested"):
@@ -202,9 +205,37 @@ def test_avro_records() -> None:
         '{"type":"record","name":"R","fields":[{"name":"r","type":["null","R"]}]}': "contains itself",
         '{"type":"record","name":"R","fields":[{"name":"r","type":["int","string"]}]}': "union",
         '{"type":"record","name":"R","fields":[{"name":"r","type":{"type":"array","items":"null"}}]}': "null",
+        # Ten bytes would be an array of 2**62 such items, and keep a task busy for hours.
+        '{"type":"record","name":"R","fields":[{"name":"r","type":{"type":"array","items":'
+        '{"type":"fixed","name":"F","size":0}}}]}': "field r.*: a fixed type of size 0 has no values",
+        '{"type":"array","items":' * 5000 + '"long"' + "}" * 5000: "nested too deeply",
     }.items():  # fmt: skip
         with pytest.raises(SchemaError, match=reason):
             rows([b"x"], format="avro", schema=schema)
+
+
+@pytest.mark.timeout(60)
+def test_a_number_of_a_few_bytes_does_not_keep_a_task_busy() -> None:
+    """Arrow writes out the zeros of 1e-9999999, and fastavro works for hours on a decimal of megabytes."""
+    wide = "x decimal(38,10), l array<decimal(10,2)>, m map<string,decimal(10,2)>, s array<struct<d:decimal(10,2)>>"
+    body = '{"x": %s, "l": [%s], "m": {"a": %s}, "s": [{"d": %s}]}'
+    sound = [["1.5", "2.25", "-3", "0.00"], ["9" * 28 + ".5", "1e7", "1", "-0"]]
+    for numbers in sound:
+        (found,) = rows([(body % tuple(numbers)).encode()], wide, format="json")
+        assert found["x"] == Decimal(numbers[0])
+    bad = [
+        (body % tuple(hard if place == which else "1" for place in range(4))).encode()
+        for hard in ("1e-9999999", "-9e9999999", '"1e-999999999999"', "0." + "0" * 100_000 + "1")
+        for which in range(4)
+    ]
+    assert all(reasons(bad, wide, format="json"))
+    assert all(reasons([b"1e-9999999", b"9" * 1_000_000], "x decimal(38,10)", format="csv"))
+    schema = json.dumps({"type": "record", "name": "R", "fields": [
+        {"name": "x", "type": {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}}]})  # fmt: skip
+    whole = avro_body({"x": Decimal("9" * 36 + ".25")}, schema)
+    million = b"\x80\x89\x7a" + b"\x7f" * 1_000_000
+    found = rows([whole, million], format="avro", schema=schema)
+    assert found[0]["x"] == Decimal("9" * 36 + ".25") and "a decimal has 1000000 bytes" in found[1]["_corrupt"]
 
 
 PROTO = """
