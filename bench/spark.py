@@ -3,7 +3,9 @@
 Kafka is its own broker and Spark's own connector (bench/kafkapeer.py, needs Maven); --no-kafka leaves it out.
 
 Every figure is taken in turns (Parquet, store, live, ..., and again), so that a machine that slows down slows all;
-shown are medians, and the ratio to Parquet is the median of the turns' ratios. Results: out/spark.json, out/spark.png.
+shown are medians, and the ratio to Parquet is the median of the turns' ratios. Beside the time stands the CPU time of
+all processes of a row, the brokers among them: where others use the machine too, it says more than the time does.
+Results: out/spark.json, out/spark.png.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.sparkdata import QUEUES, TOPIC, Broker, write_store
+from bench.sparkdata import QUEUES, TOPIC, Broker, cpu_s, write_store
 
 from pyspark_rocketmq.jobs.sql import Places, TopicSql
 
@@ -197,19 +199,26 @@ def ratios(row: str, times: dict[str, list[float]]) -> list[float]:
 
 
 def table(
-    times: dict[str, list[float]], archive: list[float], latency: dict[str, list[float]], rows: int, mb: float
+    times: dict[str, list[float]],
+    cpu: dict[str, list[float]],
+    archive: list[float],
+    latency: dict[str, list[float]],
+    rows: int,
+    mb: float,
 ) -> Iterator[str]:
     """The lines of both tables; markdown."""
-    yield "| what | seconds | rows/s | MB/s | of Parquet (span) | aim | met |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| what | seconds | rows/s | MB/s | of Parquet (span) | aim | met | CPU us a row | of Parquet, by CPU |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for row, seconds in times.items():
         middle, found = statistics.median(seconds), ratios(row, times)
         ratio = f"{statistics.median(found):.2f}x ({min(found):.2f} to {max(found):.2f})" if found else ""
         aim = AIMS.get(row)
         met = "" if aim is None else "yes" if statistics.median(found) >= aim else "SHORT"
+        by_cpu = ratios(row, cpu)
         yield (
             f"| {row} | {middle:.2f} | {rows / middle:,.0f} | {mb / middle:,.0f} | {ratio} "
-            f"| {'' if aim is None else f'>= {aim}x'} | {met} |"
+            f"| {'' if aim is None else f'>= {aim}x'} | {met} | {statistics.median(cpu[row]) / rows * 1e6:.1f} "
+            f"| {f'{statistics.median(by_cpu):.2f}x' if by_cpu else ''} |"
         )
     if archive:
         middle = statistics.median(archive)
@@ -218,7 +227,7 @@ def table(
         span = f"{min(archive):.0f} to {max(archive):.0f}"
         yield (
             f"| archive write | | {middle / per_row:,.0f} | {middle:,.0f} ({span}) | | >= {ARCHIVE_MB_S:.0f} MB/s "
-            f"| {met} |"
+            f"| {met} | | |"
         )
     yield ""
     yield f"| a batch of 100 rows, {LATENCY_BATCHES} of them | median ms | p90 ms | aim | met |"
@@ -285,12 +294,14 @@ def measure(work: Path, turns: int, segments: int, only: str, *, with_kafka: boo
             bench.kafka.fill(bench.from_parquet())
         cases = {name: case for name, case in bench.cases().items() if only in name or name.startswith(PARQUET)}
         times: dict[str, list[float]] = {name: [] for name in cases}
+        cpu: dict[str, list[float]] = {name: [] for name in cases}
         archive: list[float] = []
         for turn in range(turns + 1):
             for name, case in cases.items():
-                seconds = case()
+                used_s, seconds = cpu_s(), case()
                 if turn:  # the first is the warming up
                     times[name].append(seconds)
+                    cpu[name].append(cpu_s() - used_s)
             if only in "archive":
                 archive += [bench.archive()][: 1 if turn else 0]
         latency: dict[str, list[float]] = {}
@@ -300,7 +311,7 @@ def measure(work: Path, turns: int, segments: int, only: str, *, with_kafka: boo
             live = bench.live(stream=True, maxOffsetsPerTrigger=100, maxRecordsPerPartition=100)
             latency["live topic"] = bench.batch_ms(live)
         session.close()
-    text = "\n".join(table(times, archive, latency, rows, mb))
+    text = "\n".join(table(times, cpu, archive, latency, rows, mb))
     kind = "compiled" if _pure.is_compiled() else "interpreted"
     print(f"{rows:,} messages of 1 KB, {mb:,.0f} MB of log, hot path {kind}, {turns} turns\n\n{text}\n")
     met = "yes" if first_s <= FIRST_QUERY_S else "SHORT"
@@ -308,7 +319,15 @@ def measure(work: Path, turns: int, segments: int, only: str, *, with_kafka: boo
     print(f"load of the machine at the end (2 cores are 2.0): {os.getloadavg()[0]:.1f}")
     out = Path("out")
     out.mkdir(exist_ok=True)
-    kept = {"rows": rows, "log_mb": mb, "hot": kind, "seconds": times, "archive_mb_s": archive, "batch_ms": latency}
+    kept = {
+        "rows": rows,
+        "log_mb": mb,
+        "hot": kind,
+        "seconds": times,
+        "cpu_s": cpu,
+        "archive_mb_s": archive,
+        "batch_ms": latency,
+    }
     kept |= {"first_query_s": first_s}
     (out / "spark.json").write_text(json.dumps(kept, indent=1))
     plot(times, rows, out / "spark.png")
