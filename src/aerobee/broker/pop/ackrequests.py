@@ -76,8 +76,9 @@ class AckHandlers:
             return response(command, ResponseCode.NO_MESSAGE, remark=remark)
         handle = parse_handle(header.extra_info)
         lease = Lease(
-            header.consumer_group, header.topic, header.queue_id, header.offset, handle.pop_time, handle.in_order
-        )
+            header.consumer_group, header.topic, header.queue_id, header.offset, handle.pop_time, handle.in_order,
+            handle.until_ms,
+        )  # fmt: skip
         pop.ack(lease, lambda code, remark: self._acked(channel, command, code, remark))
         return None
 
@@ -113,9 +114,9 @@ class AckHandlers:
             pop.store.min_offset(topic.encode(), one.queue_id),
             pop.store.max_offset(topic.encode(), one.queue_id),
         )
-        in_order = one.revive_queue_id == ORDER_REVIVE_QUEUE
+        in_order, until_ms = one.revive_queue_id == ORDER_REVIVE_QUEUE, one.pop_time + one.invisible_time
         return [
-            Lease(one.consumer_group, topic, one.queue_id, offset, one.pop_time, in_order)
+            Lease(one.consumer_group, topic, one.queue_id, offset, one.pop_time, in_order, until_ms)
             for offset in one.offsets()
             if low <= offset < high
         ]
@@ -139,8 +140,9 @@ class AckHandlers:
             return response(command, ResponseCode.INVALID_PARAMETER, _NONE, remark=remark)
         handle = parse_handle(header.extra_info)
         lease = Lease(
-            header.consumer_group, header.topic, header.queue_id, header.offset, handle.pop_time, handle.in_order
-        )
+            header.consumer_group, header.topic, header.queue_id, header.offset, handle.pop_time, handle.in_order,
+            handle.until_ms,
+        )  # fmt: skip
 
         def told(code: int, deadline: int) -> None:
             invisible = header.invisible_time if deadline < 0 else deadline - handle.pop_time

@@ -81,6 +81,8 @@ class Lease:
     offset: int
     pop_time: int
     in_order: bool = False
+    # When the handle is over, unless its time was changed; 0 for not known.
+    until_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

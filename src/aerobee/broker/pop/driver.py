@@ -165,8 +165,11 @@ class Pop:
 
     def _may_be_lost(self, lease: Lease) -> bool:
         """Tell whether a crash may have lost the take of a lease that is not known: it is from before this broker began
-        to serve, and the message was there by then. Other handles are of a topic or group that was deleted, or of none.
+        to serve, it is not over, and the message was there by then. Other handles are of a topic or group that was
+        deleted, or of none.
         """
+        if lease.until_ms and lease.until_ms <= self.clock.now_ms():
+            return False
         if lease.pop_time > self._began_ms + _SKEW_MS:
             return False
         queue = self.store.queues.find(lease.topic.encode(), lease.queue_id)

@@ -30,6 +30,8 @@ _SAVE_MS: Final = 10_000
 # RocketMQ: QueueLevelConsumerManager.CLEAN_SPAN_FROM_LAST.
 _UNUSED_MS: Final = 24 * 3_600_000
 _COUNT_MAX: Final = 64
+# So many ends of locks are kept beyond two of each queue, before they are looked through.
+_LOCKS_SPARE: Final = 1_000
 _PASSED: Final = frozenset(
     (GetMessageStatus.NO_MATCHED_MESSAGE, GetMessageStatus.OFFSET_FOUND_NULL, GetMessageStatus.MESSAGE_WAS_REMOVING)
 )
@@ -219,6 +221,9 @@ class PopOrders:
         pop, asked, now_ms = self._pop, tour.asked, self._pop.clock.now_ms()
         before = self._infos.get(key)
         pop_time = max(tour.pop_time, now_ms if before is None else before.popTime + 1)
+        if not tour.fits(pop_time):
+            # The next pop takes them. Under the answer's time nobody could acknowledge them, or those before.
+            return
         offsets = result.queue_offsets
         info = OrderInfo(asked.attempt_id, 0, asked.invisible_ms, now_ms, popTime=pop_time)
         info.o = [offsets[0], *[one - offsets[0] for one in offsets[1:]]]
@@ -321,9 +326,16 @@ class PopOrders:
 
     def _lock(self, key: Key, info: OrderInfo, now_ms: int) -> None:
         until_ms = info.locked_until(now_ms)
-        if until_ms >= 0:
-            self._number += 1
-            heapq.heappush(self._locks, (until_ms, self._number, key))
+        if until_ms < 0:
+            return
+        if len(self._locks) > 2 * len(self._infos) + _LOCKS_SPARE:
+            # Who changes the time of a message again and again leaves one each time.
+            every = ((one.locked_until(now_ms), other) for other, one in self._infos.items())
+            self._locks = [(end_ms, number, other) for number, (end_ms, other) in enumerate(every) if end_ms >= 0]
+            heapq.heapify(self._locks)
+            return
+        self._number += 1
+        heapq.heappush(self._locks, (until_ms, self._number, key))
 
     def _wake(self, key: Key) -> None:
         self._pop.waits.wake(key.topic, key.group)

@@ -5,6 +5,7 @@ RocketMQ: PopMessageProcessor, PeekMessageProcessor, NotificationProcessor, Poll
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -17,10 +18,11 @@ from aerobee.broker.pop.checks import INVISIBLE_MAX_MS, check_read
 from aerobee.broker.pop.driver import Pop
 from aerobee.broker.pop.strings import body_of, msg_offset_info, order_count_info, start_offset_info
 from aerobee.broker.refusal import Refusal
-from aerobee.errors import InvalidArgumentError, StoreError
+from aerobee.errors import AerobeeError, InvalidArgumentError, StoreError
 from aerobee.model.names import pop_retry_topic
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
+from aerobee.net.turns import Sliced, Slices
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import decode_header
@@ -45,6 +47,8 @@ _SKEW_MAX_MS: Final = 1_000
 # A client may ask for any time; beyond this its connection would be idle for longer than an idle connection lives.
 _WAIT_MAX_MS: Final = 110_000
 _MIN: Final = 0
+# So many queues are looked at in one turn of the loop: a topic can have 65,536.
+_QUEUES_A_SLICE: Final = 256
 # An attempt id is kept with every acknowledgement of its pop. Clients send 32 to 36 characters.
 ATTEMPT_ID_MAX: Final = 256
 
@@ -196,7 +200,7 @@ class PopHandlers:
 
     # -- NOTIFICATION, POLLING_INFO
 
-    def notification(self, channel: Channel, command: Command) -> Command | None:
+    def notification(self, channel: Channel, command: Command) -> Command | Sliced:
         """Tell whether there are messages, now or when the first comes."""
         pop, header = self._pop, decode_header(NotificationRequestHeader, command)
         found = check_read(
@@ -205,15 +209,8 @@ class PopHandlers:
         )  # fmt: skip
         if isinstance(found, Refusal):
             return response(command, found.code, NotificationResponseHeader(), remark=found.remark)
-        notice = _Notice(pop, channel, command, header)
-        if notice.has_messages():
-            return notice.answer(has_messages=True)
         until_s = self.wait_until_s(header.poll_time, header.born_time, pop.clock.monotonic())
-        if until_s <= pop.clock.monotonic():
-            return notice.answer()
-        if notice.hold(until_s):
-            return None
-        return notice.answer(full=True)
+        return Sliced(_Notice(pop, channel, command, header).look(until_s))
 
     def polling_info(self, channel: Channel, command: Command) -> Command:
         pop, header = self._pop, decode_header(PollingInfoRequestHeader, command)
@@ -248,14 +245,17 @@ class _Peek:
         self._command = command
         self._group = header.consumer_group
         self._room = min(max(header.max_msg_nums, 0), 32)
-        self._places = places
+        self._places = places[::-1]
         self._rest = 0
         self._buffers: list[bytes | memoryview] = []
         self._count = 0
 
     def go_on(self) -> None:
-        while self._places:
-            topic, queue_id = self._places.pop(0)
+        for _ in range(_QUEUES_A_SLICE):
+            if not self._places:
+                self._finish()
+                return
+            topic, queue_id = self._places.pop()
             store = self._pop.store
             offset = self._pop.offsets.query(self._group, topic, queue_id)
             offset = max(offset, store.min_offset(topic.encode(), queue_id))
@@ -268,6 +268,15 @@ class _Peek:
                 store.fetch(result, self._fetched)
                 return
             self._took(result)
+        asyncio.get_running_loop().call_soon(self._go_on_later)
+
+    def _go_on_later(self) -> None:
+        try:
+            self.go_on()
+        except AerobeeError as error:
+            refuse_later(self._channel, self._command, ResponseCode.SYSTEM_ERROR, error.message)
+
+    def _finish(self) -> None:
         found = bool(self._count)
         header = replace_rest(self._rest)
         answer = response(
@@ -299,40 +308,62 @@ class _Notice:
         self._command = command
         self._header = header
         self._retry_topics = [pop_retry_topic(header.topic, header.consumer_group, version) for version in (1, 2)]
+        self._is_held = self._is_over = False
 
-    def has_messages(self) -> bool:
-        pop, header = self._pop, self._header
+    def look(self, until_s: float) -> Slices:
+        """Return the answer, or None where it waits for messages."""
+        pop, header, looked = self._pop, self._header, 0
+        found = pop.catalog.find(header.topic)
+        if found is not None and found.read_queue_nums > _QUEUES_A_SLICE and until_s > pop.clock.monotonic():
+            # What comes to a queue that was looked at before is told meanwhile.
+            self._is_held = self._hold(until_s)
         for topic in (header.topic, *self._retry_topics):
             config = pop.catalog.find(topic)
             if config is None:
                 continue
             one = topic == header.topic and header.queue_id >= 0
             for queue_id in [header.queue_id] if one else range(config.read_queue_nums):
+                looked += 1
+                if not looked % _QUEUES_A_SLICE:
+                    yield
                 if header.order and pop.orders.is_locked(header.consumer_group, topic, queue_id, header.attempt_id):
                     continue
                 offset = pop.offsets.query(header.consumer_group, topic, queue_id)
                 name = topic.encode()
                 if pop.store.max_offset(name, queue_id) > max(offset, pop.store.min_offset(name, queue_id)):
-                    return True
+                    return self._found()
                 if pop.has_returned(header.consumer_group, topic, queue_id):
-                    return True
-        return False
+                    return self._found()
+        if self._is_held or self._is_over:
+            return None
+        if until_s <= pop.clock.monotonic():
+            return self.answer()
+        return None if self._hold(until_s) else self.answer(full=True)
 
-    def hold(self, until_s: float) -> bool:
+    def _found(self) -> Command | None:
+        if self._is_over:
+            return None
+        self._is_over = True
+        return self.answer(has_messages=True)
+
+    def _hold(self, until_s: float) -> bool:
         header = self._header
         return self._pop.waits.hold(
             self, header.topic, header.consumer_group, max(-1, header.queue_id), self._retry_topics, None, until_s
         )
 
     def is_gone(self) -> bool:
-        return self._channel.closed
+        return self._is_over or self._channel.closed
 
     def wake(self) -> None:
         """Answer that there is something."""
+        self._is_over = True
         answer_later(self._channel, self.answer(has_messages=True), self._command)
 
     def expire(self) -> None:
-        answer_later(self._channel, self.answer(), self._command)
+        if not self._is_over:
+            self._is_over = True
+            answer_later(self._channel, self.answer(), self._command)
 
     def answer(self, *, has_messages: bool = False, full: bool = False) -> Command:
         header = NotificationResponseHeader(has_msg=has_messages, polling_full=full)

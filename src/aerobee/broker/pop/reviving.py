@@ -143,6 +143,7 @@ class Reviver:
         drafts: list[Draft] = []
         kept: list[_Due] = []
         gone: list[tuple[Window, int]] = []
+        later: list[_Due] = []
         for due, record_data in zip(found, data, strict=True):
             window, offset = due.window, due.offset
             if pop.table.windows.get(_key(window)) is not window or window.state_of(offset) != REVIVING:
@@ -158,12 +159,18 @@ class Reviver:
                 )  # fmt: skip
                 ensure_topic(pop.catalog, draft.topic.decode(), 1)
             except AerobeeError as error:
-                self._warn.warning("copy", "a message cannot be tried again", topic=window.topic, reason=error.message)
-                gone.append((window, offset))
+                # There may be no room for one more topic. The message stays held until there is.
+                self._warn.warning(
+                    "copy", "a message that is due waits: it cannot be stored in its group's retry topic",
+                    topic=window.topic, group=window.group, reason=error.message,
+                )  # fmt: skip
+                later.append(due)
                 continue
             drafts.append(draft)
             kept.append(due)
         self._let_go(gone)
+        if later:
+            self._try_later(later, _RETRY_MS)
         if kept:
             self._store(kept, drafts)
 

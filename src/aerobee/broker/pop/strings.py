@@ -29,6 +29,10 @@ class Handle(NamedTuple):
     def in_order(self) -> bool:
         return self.revive_queue == ORDER_REVIVE_QUEUE
 
+    @property
+    def until_ms(self) -> int:
+        return self.pop_time + self.invisible_ms
+
 
 def parse_handle(text: str) -> Handle:
     """Return what counts of a handle. Raise InvalidArgumentError for what is none."""

@@ -6,6 +6,7 @@ on the disk holds it up; the others are read at once.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,6 +27,8 @@ from aerobee.store.reads import GetMessageStatus, GetResult
 if TYPE_CHECKING:
     from aerobee.broker.pop.driver import Pop
 
+# So many queues are visited in one turn of the loop: a topic can have 65,536.
+_PLACES_MAX: Final = 256
 # How often one visit reads on behind messages that a filter does not take.
 _ROUNDS_MAX: Final = 8
 # Statuses of a read that found nothing although the queue goes on.
@@ -57,6 +60,11 @@ class Tour:
         self._room = 0
         self._result = PopResult(0)
         self._revive_queue = revive_queue
+        # Between two visits other work goes on. What comes to a queue that was visited before is told meanwhile.
+        self._is_visiting = False
+        self._is_listed = False
+        self._has_missed = False
+        self._is_over = False
         self._retry_topics = [
             name
             for name in (pop_retry_topic(asked.topic, asked.group), pop_retry_topic(asked.topic, asked.group, 2))
@@ -66,6 +74,7 @@ class Tour:
     def run(self) -> None:
         """Read from the first queue on."""
         asked = self._asked
+        self._is_visiting, self._has_missed = True, False
         self._places = self._order()
         self._room = asked.count
         self._result = PopResult(
@@ -91,7 +100,8 @@ class Tour:
                 first = pop.entropy.below(queues) if queues else 0
             own = [PopPlace(NORMAL, asked.topic, (first + step * number) % queues) for number in range(queues)]
         else:
-            own = [PopPlace(NORMAL, asked.topic, asked.queue_id)]
+            # While a pop waited, its queue may have gone. What was taken from it then could not be acknowledged.
+            own = [PopPlace(NORMAL, asked.topic, asked.queue_id)] if asked.queue_id < queues else []
         retries = []
         for kind, name in zip((RETRY_V1, RETRY_V2), self._retry_topics, strict=False):
             found = pop.catalog.find(name)
@@ -116,11 +126,25 @@ class Tour:
 
     def go_on(self) -> None:
         """Visit the queues that are left, then answer."""
-        while self._places:
-            place = self._places.pop()
-            if not self._visit(place):
+        for _ in range(_PLACES_MAX):
+            if not self._places:
+                self._finish()
                 return
-        self._finish()
+            if not self._visit(self._places.pop()):
+                self._listen()
+                return
+        self._listen()
+        asyncio.get_running_loop().call_soon(self._try, self.go_on)
+
+    def _try(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except AerobeeError as error:
+            self._tell(PopResult(ResponseCode.SYSTEM_ERROR, remark=error.message))
+
+    def _tell(self, result: PopResult) -> None:
+        self._is_over = True
+        self._asked.told(result)
 
     # -- one queue
 
@@ -243,14 +267,14 @@ class Tour:
         pop = self._pop
         if isinstance(outcome, StoreError):
             if not self._result.batches:
-                self._asked.told(PopResult(ResponseCode.SYSTEM_ERROR, remark=outcome.message))
+                self._tell(PopResult(ResponseCode.SYSTEM_ERROR, remark=outcome.message))
                 return
         elif pop.table.windows.get(_key(window)) is window and self._result.pop_time > window.floor:
             try:
                 if not took(outcome):
                     return
             except AerobeeError as error:
-                self._asked.told(PopResult(ResponseCode.SYSTEM_ERROR, remark=error.message))
+                self._tell(PopResult(ResponseCode.SYSTEM_ERROR, remark=error.message))
                 return
         self.go_on()
 
@@ -337,6 +361,10 @@ class Tour:
     def asked(self) -> PopRequest:
         return self._asked
 
+    def fits(self, pop_time: int) -> bool:
+        """Tell whether messages may be held under that time: an answer has one time for all of its messages."""
+        return pop_time <= self._result.pop_time or not self._result.batches
+
     @property
     def pop_time(self) -> int:
         return self._result.pop_time
@@ -352,15 +380,17 @@ class Tour:
 
     def _finish(self) -> None:
         pop, asked, result = self._pop, self._asked, self._result
+        self._is_visiting = False
         if not result.batches:
             self._wait()
             return
         if asked.is_gone():
+            self._is_over = True
             self._give_back()
             return
         pop.done(result)
-        asked.told(result)
-        if result.rest > 0:
+        self._tell(result)
+        if result.rest > 0 or self._has_missed:
             pop.waits.wake(asked.topic, asked.group)
             if asked.queue_id != ANY_QUEUE:
                 pop.waits.wake(asked.topic, asked.group, asked.queue_id)
@@ -379,31 +409,46 @@ class Tour:
             pop.waits.wake(asked.topic, asked.group, batch.queue_id)
 
     def _wait(self) -> None:
-        pop, asked, result = self._pop, self._asked, self._result
-        if asked.wait_until_s <= pop.clock.monotonic():
-            result.code = POLLING_TIMEOUT
-        elif pop.waits.hold(
-            self, asked.topic, asked.group, asked.queue_id, self._retry_topics, asked.tags, asked.wait_until_s
-        ):
+        if self._asked.wait_until_s <= self._pop.clock.monotonic():
+            self._result.code = POLLING_TIMEOUT
+        elif self._has_missed:
+            asyncio.get_running_loop().call_soon(self._try, self.run)
+            return
+        elif self._is_listed or self._hold_on():
             return
         else:
-            result.code = POLLING_FULL
-        asked.told(result)
+            self._result.code = POLLING_FULL
+        self._tell(self._result)
+
+    def _hold_on(self) -> bool:
+        asked = self._asked
+        self._is_listed = self._pop.waits.hold(
+            self, asked.topic, asked.group, asked.queue_id, self._retry_topics, asked.tags, asked.wait_until_s
+        )
+        return self._is_listed
+
+    def _listen(self) -> None:
+        """Be told of messages that come from now on, if the pop would wait for some."""
+        if self._is_visiting and not self._is_listed and self._asked.wait_until_s > self._pop.clock.monotonic():
+            self._hold_on()
 
     def is_gone(self) -> bool:
-        return self._asked.is_gone()
+        return self._is_over or self._asked.is_gone()
 
     def wake(self) -> None:
         """Run again: something came."""
-        try:
-            self.run()
-        except AerobeeError as error:
-            self._asked.told(PopResult(ResponseCode.SYSTEM_ERROR, remark=error.message))
+        self._is_listed = False
+        if self._is_visiting:
+            self._has_missed = True
+        else:
+            self._try(self.run)
 
     def expire(self) -> None:
         """Answer that nothing came in time."""
-        self._result.code = POLLING_TIMEOUT
-        self._asked.told(self._result)
+        self._is_listed = False
+        if not self._is_visiting and not self._is_over:
+            self._result.code = POLLING_TIMEOUT
+            self._tell(self._result)
 
 
 def _key(window: Window) -> Key:

@@ -23,6 +23,8 @@ WAITING_PER_KEY_MAX: Final = 1_024
 ANY_QUEUE: Final = -1
 # So many expired waits are answered in one call.
 _EXPIRED_MAX: Final = 500
+# Of so many that are turned away, one lets all be looked through for clients that are gone.
+_FULL_EVERY: Final = 256
 # So many ended waits are kept in the order of time before they are looked for.
 _DEAD_MIN: Final = 1_000
 
@@ -36,13 +38,12 @@ class Waiting(Protocol):
 
 
 class _Wait:
-    def __init__(self, key: tuple[str, str, int], until_s: float, number: int, tags: Collection[int] | None) -> None:
+    def __init__(self, key: tuple[str, str, int], until_s: float, number: int, tags: frozenset[int] | None) -> None:
         self.key = key
         self.until_s = until_s
         self.number = number
         self.tags = tags
         self.request: Waiting | None = None
-        self.is_woken = False
 
     def __lt__(self, other: _Wait) -> bool:
         return (self.until_s, self.number) < (other.until_s, other.number)
@@ -55,7 +56,8 @@ class PopWaits(Sink):
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        self._keys: dict[tuple[str, str, int], list[_Wait]] = {}
+        # By the tags that they want: a message is compared with each choice of tags once.
+        self._keys: dict[tuple[str, str, int], dict[frozenset[int] | None, list[_Wait]]] = {}
         # The groups that wait for a topic, under its name and under those of its retry topics.
         self._topics: dict[bytes, dict[tuple[str, str], int]] = {}
         # The topics under which a key is found.
@@ -64,7 +66,9 @@ class PopWaits(Sink):
         self._count = 0
         self._number = 0
         self._has_joined = False
-        self._woken: list[_Wait] = []
+        self._woken: list[tuple[tuple[str, str, int], Waiting]] = []
+        # How many were turned away because all places are taken.
+        self._full = 0
         self._is_scheduled = False
 
     def __len__(self) -> int:
@@ -72,7 +76,7 @@ class PopWaits(Sink):
 
     def count_of(self, topic: str, group: str, queue_id: int) -> int:
         """Return how many pops of a key wait. RocketMQ: POLLING_INFO."""
-        return len(self._keys.get((topic, group, queue_id), ()))
+        return _count(self._keys.get((topic, group, queue_id), {}))
 
     def hold(
         self,
@@ -86,22 +90,20 @@ class PopWaits(Sink):
     ) -> bool:
         """Let a pop wait. Return False where too many do."""
         key = (topic, group, queue_id)
-        waits = self._keys.get(key)
-        if waits is not None and len(waits) >= WAITING_PER_KEY_MAX:
-            self._drop_gone(key)
-            waits = self._keys.get(key)
-        if self._count >= WAITING_MAX or (waits is not None and len(waits) >= WAITING_PER_KEY_MAX):
+        if self._is_full(key):
             return False
         self._number += 1
-        wait = _Wait(key, until_s, self._number, tags)
+        wanted = None if tags is None else frozenset(tags)
+        wait = _Wait(key, until_s, self._number, wanted)
         wait.request = request
+        waits = self._keys.get(key)
         if waits is None:
-            waits = self._keys[key] = []
+            waits = self._keys[key] = {}
             names = self._names[key] = [name.encode() for name in (topic, *retry_topics)]
             for name in names:
                 groups = self._topics.setdefault(name, {})
                 groups[topic, group] = groups.get((topic, group), 0) + 1
-        insort(waits, wait)
+        insort(waits.setdefault(wanted, []), wait)
         if len(self._order) >= 2 * self._count + _DEAD_MIN:
             # Those that were woken early would stay for the rest of their time.
             self._order = [one for one in self._order if one.request is not None]
@@ -113,17 +115,34 @@ class PopWaits(Sink):
             self._dispatcher.join(self)
         return True
 
-    def _drop_gone(self, key: tuple[str, str, int]) -> None:
-        for wait in list(self._keys.get(key, ())):
-            if wait.request is not None and wait.request.is_gone():
-                self._remove(wait)
+    def _is_full(self, key: tuple[str, str, int]) -> bool:
+        """Tell whether no more can wait, after those were dropped whose clients are gone."""
+        if _count(self._keys.get(key, {})) >= WAITING_PER_KEY_MAX:
+            self._drop_gone([key])
+            if _count(self._keys.get(key, {})) >= WAITING_PER_KEY_MAX:
+                return True
+        if self._count >= WAITING_MAX:
+            if self._full % _FULL_EVERY == 0:
+                self._drop_gone(list(self._keys))
+            self._full += 1
+        return self._count >= WAITING_MAX
+
+    def _drop_gone(self, keys: list[tuple[str, str, int]]) -> None:
+        for key in keys:
+            for wait in _all(self._keys.get(key, {})):
+                if wait.request is not None and wait.request.is_gone():
+                    self._remove(wait)
 
     def _remove(self, wait: _Wait) -> None:
-        waits = self._keys[wait.key]
+        found = self._keys[wait.key]
+        waits = found[wait.tags]
         waits.remove(wait)
         wait.request = None
         self._count -= 1
         if waits:
+            return
+        del found[wait.tags]
+        if found:
             return
         del self._keys[wait.key]
         topic, group, _ = wait.key
@@ -154,13 +173,16 @@ class PopWaits(Sink):
 
     def _find(self, topic: str, group: str, queue_id: int, tags_code: int | None) -> None:
         for number in (ANY_QUEUE, queue_id):
-            for wait in self._keys.get((topic, group, number), ()):
-                if wait.is_woken:
-                    continue
-                if tags_code is None or wait.tags is None or tags_code in wait.tags:
-                    wait.is_woken = True
-                    self._woken.append(wait)
-                    break
+            firsts = [
+                waits[0]
+                for tags, waits in self._keys.get((topic, group, number), {}).items()
+                if tags_code is None or tags is None or tags_code in tags
+            ]
+            if firsts:
+                wait = min(firsts)
+                assert wait.request is not None
+                self._woken.append((wait.key, wait.request))
+                self._remove(wait)
 
     def _schedule(self) -> None:
         if self._woken and not self._is_scheduled:
@@ -176,14 +198,10 @@ class PopWaits(Sink):
     def _run(self) -> None:
         self._is_scheduled = False
         woken, self._woken = self._woken, []
-        for wait in woken:
-            request = wait.request
-            if request is None:
-                continue
-            self._remove(wait)
+        for key, request in woken:
             if request.is_gone():
                 # What woke it is for the next one.
-                self.wake(*wait.key)
+                self.wake(*key)
             else:
                 request.wake()
         self._leave()
@@ -203,8 +221,11 @@ class PopWaits(Sink):
 
     def drain(self) -> None:
         """Tell everybody that waits: the broker stops, or may not act any more."""
+        woken, self._woken = self._woken, []
+        for _, told in woken:
+            told.expire()
         for waits in list(self._keys.values()):
-            for wait in list(waits):
+            for wait in _all(waits):
                 request = wait.request
                 if request is not None:
                     self._remove(wait)
@@ -216,3 +237,11 @@ class PopWaits(Sink):
             self._has_joined = False
             self._dispatcher.leave(self)
             self._order.clear()
+
+
+def _count(waits: dict[frozenset[int] | None, list[_Wait]]) -> int:
+    return sum(map(len, waits.values()))
+
+
+def _all(waits: dict[frozenset[int] | None, list[_Wait]]) -> list[_Wait]:
+    return [wait for some in waits.values() for wait in some]

@@ -118,6 +118,30 @@ def test_a_handle_from_before_a_crash_works_once() -> None:
     run_broker(main, store_config=ASYNC, close=False)
 
 
+@pytest.mark.parametrize("by", ["ack", "batch", "change"])
+def test_a_handle_that_is_over_is_not_revived_by_a_crash(by: str) -> None:
+    """The take is lost, and the handle comes after its own time: it has no effect, as without the crash."""
+
+    async def main(kit: BrokerKit) -> None:
+        with_topic(kit)
+        store(kit, 1)
+        await kit.pass_time(3, 0.1)
+        image = kit.store.disk.kill()  # type: ignore[attr-defined]
+        (one,) = await pop(kit, invisible_ms=2_000)
+        again = BrokerKit(image, kit.clock, None, ASYNC)
+        await again.pass_time(2.5, 0.1)
+        if by == "ack":
+            assert await ack(again, one) == 0
+        elif by == "batch":
+            assert (await batch_ack(again, batch_entry(one, [0]))).code == 0
+        else:
+            await change(again, one, 60_000)
+        assert await bodies(again) == [b"0"]
+        again.close()
+
+    run_broker(main, store_config=ASYNC, close=False)
+
+
 @pytest.mark.parametrize("what", ["topic", "group"])
 def test_what_is_deleted_in_flight_is_forgotten(what: str) -> None:
     """A topic or a group that is deleted and made again begins anew; handles from before touch none of its messages."""
