@@ -24,7 +24,7 @@ from typing import Final
 from urllib.request import urlopen
 
 from aerobee import Message, sync
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, TransportError
 from aerobee.model.numbers import parse_float, parse_int
 from aerobee.model.sysproperties import UNIQ_KEY
 from aerobee.runtime.clock import SystemClock
@@ -35,6 +35,8 @@ LOOKS: Final = 16
 _QUARTER: Final = LOOKS // 4
 # Rings of statistics, caches and the allocator's own fill for a while.
 ALLOWANCE: Final = 8 << 20
+# A machine that stands still for some seconds leaves some calls without an answer.
+_UNANSWERED_MAX: Final = 0.01
 _MIB: Final = 1 << 20
 _HOST: Final = "127.0.0.1"
 _CLOCK: Final = SystemClock()
@@ -60,7 +62,7 @@ class Traffic:
 
     def __init__(self, name: str, work: Callable[[Traffic], None]) -> None:
         self.name = name
-        self.sent = self.received = self.refused = 0
+        self.sent = self.received = self.refused = self.unanswered = 0
         self.stop = threading.Event()
         self.problem = ""
         self._thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
@@ -71,6 +73,14 @@ class Traffic:
             work(self)
         except Exception as error:  # noqa: BLE001 - a thread's failure is told in the table
             self.problem = f"{type(error).__name__}: {error}"
+
+    @contextlib.contextmanager
+    def passing(self, *more: type[Exception]) -> Iterator[None]:
+        """Count a call that got no answer in time, and go on: a machine may stand still for some seconds."""
+        try:
+            yield
+        except (TransportError, *more):
+            self.unanswered += 1
 
     def paced(self, rate: float) -> Iterator[int]:
         """Yield numbers at a rate until the part is stopped."""
@@ -98,13 +108,14 @@ def _pushed(namesrv: str, rate: float) -> Callable[[Traffic], None]:
 
         with consumer, sync.Producer(namesrv, group="soak-tx", on_check=lambda message: True) as producer:
             for number in part.paced(rate):
-                if number % 50 == 0:
-                    with producer.transaction("pushed", b"in a transaction"):
-                        pass
-                else:
-                    delay = 1 if number % 20 == 1 else None
-                    producer.send("pushed", b"x" * 512, keys=f"k{number}", tags="T", delay_level=delay)
-                part.sent += 1
+                with part.passing():
+                    if number % 50 == 0:
+                        with producer.transaction("pushed", b"in a transaction"):
+                            pass
+                    else:
+                        delay = 1 if number % 20 == 1 else None
+                        producer.send("pushed", b"x" * 512, keys=f"k{number}", tags="T", delay_level=delay)
+                    part.sent += 1
             _drain(part)
 
     return work
@@ -125,18 +136,20 @@ def _popped(namesrv: str, rate: float) -> Callable[[Traffic], None]:
                 namesrv, group="soak-pop", subscribe={"popped": "*"}, consume_from="first"
             ) as consumer:
                 while not all_sent.is_set() or part.received < part.sent:
-                    for message in await consumer.receive(max_messages=16, invisible=30.0, wait=1.0):
-                        await consumer.ack(message)
-                        part.received += 1
+                    with part.passing():
+                        for message in await consumer.receive(max_messages=16, invisible=30.0, wait=1.0):
+                            await consumer.ack(message)
+                            part.received += 1
 
         popper = threading.Thread(target=lambda: asyncio.run(consume()), daemon=True)
         with sync.Producer(namesrv, group="soak-popped") as producer:
             popper.start()
             for _ in part.paced(rate):
-                producer.send("popped", b"x" * 256)
-                part.sent += 1
+                with part.passing():
+                    producer.send("popped", b"x" * 256)
+                    part.sent += 1
         all_sent.set()
-        popper.join(30)
+        popper.join(40)
 
     return work
 
@@ -145,20 +158,23 @@ def _by_grpc(address: str, rate: float) -> Callable[[Traffic], None]:
     """Send and receive as a client of RocketMQ 5 does."""
 
     def work(part: Traffic) -> None:
+        from grpc import RpcError
+
         from aerobee.testing.grpckit import GrpcPeer, consumer_settings, message
 
         with GrpcPeer(address, "soak@1") as peer:
             stream = peer.telemetry()
             stream.settle(consumer_settings("soak-grpc", ["by-grpc"]))
             for number in part.paced(rate / 4):
-                peer.send(*(message("by-grpc", b"x" * 128, f"{UNIQ_KEY}-{number}-{one}") for one in range(4)))
-                part.sent += 4
-                found = peer.messages("by-grpc", "soak-grpc", wait_s=0)
-                if found:
-                    systems = [one.system_properties for one in found]
-                    handles = [one.receipt_handle for one in systems if one is not None]
-                    peer.ack("by-grpc", "soak-grpc", *(handle for handle in handles if handle is not None))
-                part.received += len(found)
+                with part.passing(RpcError):
+                    peer.send(*(message("by-grpc", b"x" * 128, f"{UNIQ_KEY}-{number}-{one}") for one in range(4)))
+                    part.sent += 4
+                    found = peer.messages("by-grpc", "soak-grpc", wait_s=0)
+                    if found:
+                        systems = [one.system_properties for one in found]
+                        handles = [one.receipt_handle for one in systems if one is not None]
+                        peer.ack("by-grpc", "soak-grpc", *(handle for handle in handles if handle is not None))
+                    part.received += len(found)
             wait_until(lambda: _take(part, peer.messages("by-grpc", "soak-grpc", wait_s=1)), within_s=30)
             stream.close()
 
@@ -178,6 +194,8 @@ def _bounded(namesrv: str) -> Callable[[Traffic], None]:
                 try:
                     producer.send("bounded", b"x")
                     part.sent += 1
+                except TransportError:
+                    part.unanswered += 1
                 except AerobeeError:
                     part.refused += 1
 
@@ -189,13 +207,14 @@ def _comers(namesrv: str, metrics: str) -> Callable[[Traffic], None]:
 
     def work(part: Traffic) -> None:
         for number in part.paced(1):
-            with sync.Producer(namesrv, group=f"soak-comer-{number % 5}") as producer:
-                producer.send("visited", b"x", keys=f"{number}")
-                part.sent += 1
-            with sync.LitePullConsumer(namesrv, group=f"soak-visitor-{number % 5}") as consumer:
-                consumer.queues("visited")
-            with urlopen(f"http://{metrics}/metrics", timeout=20) as page:
-                part.received += bool(page.read())
+            with part.passing(OSError):
+                with sync.Producer(namesrv, group=f"soak-comer-{number % 5}") as producer:
+                    producer.send("visited", b"x", keys=f"{number}")
+                    part.sent += 1
+                with sync.LitePullConsumer(namesrv, group=f"soak-visitor-{number % 5}") as consumer:
+                    consumer.queues("visited")
+                with urlopen(f"http://{metrics}/metrics", timeout=20) as page:
+                    part.received += bool(page.read())
 
     return work
 
@@ -231,7 +250,7 @@ def clients(namesrv: str, grpc: str, metrics: str, rate: float) -> int:
 
 
 def _tell(parts: Sequence[Traffic]) -> None:
-    counts = {one.name: [one.sent, one.received, one.refused, one.problem] for one in parts}
+    counts = {one.name: [one.sent, one.received, one.refused, one.unanswered, one.problem] for one in parts}
     sys.stdout.write(json.dumps(counts) + "\n")
     sys.stdout.flush()
 
@@ -303,14 +322,17 @@ def soak(minutes: float, rate: float, allowance: int) -> list[str]:
             # A quarter of the time is for warming up.
             due_s = began_s + total_s * (0.25 + 0.75 * (number + 1) / LOOKS)
             pause.wait(max(0.0, due_s - _CLOCK.monotonic()))
-            done = {name: parse_int(str(counts[1])) for name, counts in worker.ask("look").items()}
+            told = worker.ask("look")
+            done = {name: parse_int(str(counts[1])) for name, counts in told.items()}
+            if ended := [f"{name}: {counts[-1]}" for name, counts in told.items() if counts[-1]]:
+                return ended
             looks.append(MemoryLook(_CLOCK.monotonic() - began_s, {n: c.memory for n, c in processes.items()}, done))
             shown = " ".join(f"{size / _MIB:12.1f}" for size in looks[-1].memory.values())
             _say(f"{looks[-1].at_s / 60:7.1f} {shown}   {sum(done.values()):,}")
         counts = worker.ask("end")
         problems = grown(looks, allowance) + _lost(counts)
-        for name, (sent, received, refused, _) in counts.items():
-            _say(f"{name:>12}: {sent:,} sent, {received:,} received, {refused:,} refused")
+        for name, (sent, received, refused, unanswered, _) in counts.items():
+            _say(f"{name:>12}: {sent:,} sent, {received:,} received, {refused:,} refused, {unanswered:,} unanswered")
         said = (place / "log").read_text(errors="replace")
         if "Traceback" in said:
             problems.append(f"a traceback in the log: {said[said.index('Traceback') :][:2000]}")
@@ -330,9 +352,11 @@ def grown(looks: Sequence[MemoryLook], allowance: int) -> list[str]:
 
 
 def _lost(counts: dict[str, list[object]]) -> list[str]:
-    problems = [f"{name}: {one[3]}" for name, one in counts.items() if one[3]]
+    problems = [f"{name}: {one[-1]}" for name, one in counts.items() if one[-1]]
     for name in ("pushed", "popped", "by gRPC"):
-        sent, received = parse_int(str(counts[name][0])), parse_int(str(counts[name][1]))
+        sent, received, _, unanswered = (parse_int(str(number)) for number in counts[name][:4])
+        if unanswered > sent * _UNANSWERED_MAX:
+            problems.append(f"{name}: {unanswered} calls beside {sent} messages got no answer in time")
         if not 0 < sent <= received:
             problems.append(f"{name}: {received} of {sent} messages were received")
     return problems
