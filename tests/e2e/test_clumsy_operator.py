@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -96,6 +97,40 @@ def test_a_mistake_is_named_and_not_called_done(quiet: Up, words: str, told: str
     assert done.returncode in (1, 2)
     assert told in done.stderr and "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_a_command_without_standard_output_still_does_its_work(quiet: Up) -> None:
+    words = command("topic", "create", "-t", "unseen", "-n", quiet.namesrv)
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert queues_of(quiet, "unseen") > 0
+
+
+def test_a_full_disk_behind_standard_output_is_told(quiet: Up) -> None:
+    words = command("topic", "list", "-n", quiet.namesrv)
+    done = subprocess.run(["sh", "-c", '"$@" >/dev/full', "sh", *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
+
+
+def test_a_drained_broker_is_shown(quiet: Up) -> None:
+    assert quiet.run("cluster", "drain", "-b", "broker-a", "--yes").returncode == 0
+    try:
+        shown = quiet.run("cluster")
+        assert (shown.returncode, " drained " in shown.stdout) == (0, True)
+        assert "`aerobee cluster undrain -b broker-a` allows them" in shown.stderr
+    finally:
+        assert quiet.run("cluster", "undrain", "-b", "broker-a").returncode == 0
+    assert quiet.run("cluster").stderr == ""
+
+
+def test_names_are_not_cut_in_a_narrow_terminal(quiet: Up) -> None:
+    words = shlex.join(command("cluster", "-n", quiet.namesrv))
+    for terminal in ("xterm", "dumb"):
+        done = subprocess.run(
+            ["script", "-qec", words, "/dev/null"],
+            capture_output=True, text=True, check=False, env=environment(TERM=terminal, COLUMNS="40"),
+        )  # fmt: skip
+        assert f" {quiet.ready['broker']} " in done.stdout and "\u2026" not in done.stdout
 
 
 def test_a_setting_that_deletes_says_so_before_it_is_changed(quiet: Up) -> None:

@@ -35,9 +35,11 @@ class BrokerStatus(Value):
     is_active: bool
     # Why the broker did not answer.
     problem: str | None = None
-    # Why it takes no messages: after a failed sync until it is restarted, or while its disk is full.
+    # Why it takes no messages: after a failed sync until it is restarted, while its disk is full, or while it is
+    # drained.
     fenced: str | None = None
     full: str | None = None
+    drained: str | None = None
     # Only Aerobee's brokers tell these: records of the log that cannot be used, failures of the broker's parts since
     # its start, and the parts that failed when they ran last.
     set_aside: int = 0
@@ -105,6 +107,7 @@ def status_of(broker: KnownBroker, info: Mapping[str, str]) -> BrokerStatus:
         info.get("brokerActive", "").lower() == "true",
         fenced=info.get("storeFenced") or None,
         full=info.get("storeFull") or None,
+        drained=info.get("sendsClosed") or None,
         set_aside=_number(info, "setAsideRecords"),
         part_failures=_number(info, "partFailures"),
         parts_failing=tuple(part for part in info.get("partsFailing", "").split(",") if part),

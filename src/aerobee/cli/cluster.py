@@ -82,7 +82,8 @@ def _print_brokers(found: tuple[BrokerStatus, ...]) -> None:
 
 def _state(one: BrokerStatus) -> str:
     """Return whether the broker is active, or why it takes no messages."""
-    return "fenced" if one.fenced else "full" if one.full else on_off(one.is_active)
+    refusing = (("fenced", one.fenced), ("full", one.full), ("drained", one.drained))
+    return next((word for word, reason in refusing if reason), on_off(one.is_active))
 
 
 def _warnings(one: BrokerStatus) -> list[str]:
@@ -91,6 +92,10 @@ def _warnings(one: BrokerStatus) -> list[str]:
         found.append(f"the broker is fenced and takes no messages: {one.fenced}. Check its disk, then restart it")
     if one.full:
         found.append(f"the broker takes no messages: {one.full}. Free space on its disk")
+    if one.drained:
+        found.append(
+            f"the broker takes no messages: {one.drained}. `aerobee cluster undrain -b {one.broker}` allows them"
+        )
     if one.set_aside:
         found.append(
             f"{one.set_aside} records of its commit log cannot be used and were set aside. "

@@ -12,7 +12,6 @@ import dataclasses
 import enum
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ import click
 
 from aerobee.errors import AerobeeError, ConfigError, TransportError
 from aerobee.model.numbers import parse_int
-from aerobee.runtime.streams import silence
+from aerobee.runtime.streams import open_closed_streams, silence
 
 if TYPE_CHECKING:  # a server prints no tables, so it starts without rich
     from rich.console import Console
@@ -35,9 +34,9 @@ UNREACHABLE = 3
 INTERRUPTED = 130
 # The exit code that a shell shows for a program that was ended by a closed pipe.
 PIPE_CLOSED = 141
-# Nothing is wrapped unless the output is a terminal.
+# Nothing is wrapped or cut here.
 _WIDE = 1000
-_NARROW = 110
+_HIGH = 100
 
 
 def exit_code_of(error: AerobeeError) -> int:
@@ -66,6 +65,7 @@ class CommandGroup(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
         """Run the command and exit."""
+        open_closed_streams()
         words = list(sys.argv[1:] if args is None else args)
         as_json = "--json" in words
         extra["standalone_mode"] = False
@@ -92,8 +92,7 @@ class CommandGroup(click.Group):
             sys.exit(PIPE_CLOSED)
         except OSError as error:
             _error(_of_system(error), None, as_json)
-            if sys.stdout is not None:
-                silence(sys.stdout)
+            silence(sys.stdout)
             sys.exit(COULD_NOT)
         sys.exit(outcome if isinstance(outcome, int) else DONE)
 
@@ -129,9 +128,9 @@ def console() -> Console:
     """Return standard output. Rich uses no colours if it is not a terminal or NO_COLOR is set."""
     from rich.console import Console
 
-    # A narrow terminal wraps long lines, which is better than names that are cut.
-    width = max(shutil.get_terminal_size().columns, _NARROW) if sys.stdout.isatty() else _WIDE
-    return Console(highlight=False, markup=False, emoji=False, width=width)
+    # A narrow terminal wraps long lines, which is better than names that are cut. Without a height, rich believes
+    # that a terminal named `dumb` has 80 columns.
+    return Console(highlight=False, markup=False, emoji=False, width=_WIDE, height=_HIGH)
 
 
 def table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:

@@ -16,6 +16,7 @@ from aerobee.broker.stats import (
 )
 from aerobee.model.dialect import java_double
 from aerobee.model.names import SCHEDULE_TOPIC
+from aerobee.model.topic import PERM_WRITE
 from aerobee.protocol.bodies.cluster import HARuntimeInfo
 from aerobee.store.recordhead import HEAD_SIZE, head_of
 from aerobee.store.stats import StoreStats
@@ -149,7 +150,11 @@ class RuntimeInfo:
         """Return, under keys of ours, why sends are refused, while they are."""
         store = self._state.store
         found = {} if store.fenced is None else {"storeFenced": store.fenced.message}
-        return found if store.full is None else {**found, "storeFull": store.full}
+        if store.full is not None:
+            found["storeFull"] = store.full
+        if not self._state.config.broker_permission & PERM_WRITE:
+            found["sendsClosed"] = "brokerPermission forbids sends"
+        return found
 
     def _earliest_ms(self) -> int:
         """Store time of the log's first record. RocketMQ: DefaultMessageStore.getEarliestMessageTime."""
