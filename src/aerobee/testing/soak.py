@@ -77,9 +77,10 @@ class Traffic:
     @contextlib.contextmanager
     def passing(self, *more: type[Exception]) -> Iterator[None]:
         """Count a call that got no answer in time, and go on: a machine may stand still for some seconds."""
+        passing: tuple[type[Exception], ...] = (TransportError, *more)
         try:
             yield
-        except (TransportError, *more):
+        except passing:
             self.unanswered += 1
 
     def paced(self, rate: float) -> Iterator[int]:
@@ -158,7 +159,7 @@ def _by_grpc(address: str, rate: float) -> Callable[[Traffic], None]:
     """Send and receive as a client of RocketMQ 5 does."""
 
     def work(part: Traffic) -> None:
-        from grpc import RpcError
+        from grpc import RpcError  # type: ignore[import-untyped, unused-ignore]
 
         from aerobee.testing.grpckit import GrpcPeer, consumer_settings, message
 
