@@ -7,7 +7,7 @@ STAMP := .build
 # The modules that setup.py compiles: hot/ and those that it lists.
 HOT := $(wildcard src/aerobee/hot/*/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help release setup demo check axe dashboard-test tls-renewals format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz fuzz-grpc bench bench-client bench-peer bench-pop bench-proxy bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop interop-grpc migrate-gib golden clean install-check properties h2spec
+.PHONY: help release setup demo check axe dashboard-test dashboard-soak dashboard-pictures tls-renewals format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz fuzz-grpc bench bench-client bench-peer bench-pop bench-proxy bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop interop-grpc migrate-gib golden clean install-check properties h2spec
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -61,8 +61,15 @@ tls-renewals: setup ## renew the certificates of running servers 1,000 times und
 axe: ## fetch axe-core 4.14.0, with which the browser tests check pages (needs npm)
 	@python3 tools/fetch_axe.py
 
+dashboard-soak: setup ## keep a dashboard busy for 20 minutes: its memory, its series, and what a fast tail costs the broker (MINUTES=)
+	@MINUTES=$(or $(MINUTES),20) $(V)/pytest -s -m slow --timeout 7200 tests/e2e/test_dashboard_soak.py
+
+dashboard-pictures: setup ## take the pictures of docs/dashboard.md from a running shop (needs Chromium; ARGS="--all out/pages" takes every page)
+	@$(V)/python tools/dashboard_pictures.py $(or $(ARGS),docs/img)
+
 dashboard-test: setup axe ## drive every page and change of the dashboard in Chromium, against a cluster with replicas, users, dead letters
-	@$(V)/pytest -s -rs --timeout 900 tests/browser tests/e2e/test_dashboard_roles.py tests/e2e/test_dashboard_scale.py $(ARGS)
+	@$(V)/pytest -s -rs --timeout 900 tests/browser tests/e2e/test_dashboard_roles.py tests/e2e/test_dashboard_work.py tests/e2e/test_dashboard_operating.py \
+		tests/e2e/test_dashboard_nginx.py tests/e2e/test_dashboard_scale.py $(ARGS)
 
 failovers: setup etcd ## break a group of three processes with etcd under load (ROUNDS=0..9; 0..199 is the long suite; ARGS=--sync-flush, or "--apache --min-in-sync 1" for Apache's controller mode)
 	@$(V)/python -m aerobee.testing.failovers --rounds $(or $(ROUNDS),0..9) $(ARGS)

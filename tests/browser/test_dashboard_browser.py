@@ -97,7 +97,7 @@ class Desk:
         self.page.fill("#name", name)
         self.page.fill("#secret", secret)
         self.page.press("#secret", "Enter")
-        self.page.wait_for_selector("nav#menu")
+        self.page.wait_for_selector("nav#menu", state="attached")
 
     def words(self) -> str:
         return str(self.page.inner_text("main"))

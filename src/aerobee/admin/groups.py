@@ -207,10 +207,12 @@ async def connection_of(admin: AdminConnection, masters: list[KnownBroker], grou
     return max(found, key=lambda one: len(one.connection_set), default=None)
 
 
-async def group_details(admin: AdminConnection, group: str) -> GroupDetails:
+async def group_details(admin: AdminConnection, group: str, settings: tuple[GroupSettings, ...] = ()) -> GroupDetails:
     masters = await admin.masters(with_away=True)
-    tables, problems = await from_each(masters, lambda broker: _table(admin, broker))
-    settings = tuple(_settings(broker, table[group]) for broker, table in tables if group in table)
+    problems: list[str] = []
+    if not settings:
+        tables, problems = await from_each(masters, lambda broker: _table(admin, broker))
+        settings = tuple(settings_on(broker.name, table[group]) for broker, table in tables if group in table)
     connection = await connection_of(admin, masters, group) or ConsumerConnection()
     if not settings and not connection.connection_set:
         raise not_there(group, problems)
@@ -231,9 +233,10 @@ async def group_details(admin: AdminConnection, group: str) -> GroupDetails:
     )
 
 
-def _settings(broker: KnownBroker, config: SubscriptionGroupConfig) -> GroupSettings:
+def settings_on(broker: str, config: SubscriptionGroupConfig) -> GroupSettings:
+    """Return the settings that a broker has of a group."""
     return GroupSettings(
-        broker.name,
+        broker,
         config.consume_enable,
         config.consume_broadcast_enable,
         config.consume_message_orderly,
@@ -425,7 +428,7 @@ async def _put(
         body = dumps(wanted.to_json())
         await admin.ask(broker.address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
         made = (await _table(admin, broker)).get(wanted.group_name, wanted)
-        return _settings(broker, made)
+        return settings_on(broker.name, made)
 
     return tuple(await asyncio.gather(*(put(broker) for broker in masters)))
 

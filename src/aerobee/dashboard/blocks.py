@@ -107,6 +107,25 @@ class Mono:
 
 
 @dataclass(frozen=True, slots=True)
+class Trend:
+    """The last values of a series as a small line. It shows its form only: the figures are beside it."""
+
+    values: tuple[float, ...]
+    kind = "trend"
+
+    @property
+    def plain(self) -> list[float]:
+        return list(self.values)
+
+    @property
+    def points(self) -> str:
+        """Return the points of the line in a box of 100 by 24, whose floor is 0."""
+        top = max(self.values) or 1.0
+        step = 100 / max(1, len(self.values) - 1)
+        return " ".join(f"{place * step:.1f},{22 - value / top * 20:.1f}" for place, value in enumerate(self.values))
+
+
+@dataclass(frozen=True, slots=True)
 class Several:
     """Several cells in one place."""
 
@@ -118,7 +137,7 @@ class Several:
         return [plain_of(one) for one in self.cells]
 
 
-Cell = str | int | float | bool | None | PageLink | Time | Length | Size | Rate | Ratio | Badge | Mono | Several
+Cell = str | int | float | bool | None | PageLink | Time | Length | Size | Rate | Ratio | Badge | Mono | Trend | Several
 
 
 def plain_of(cell: Cell) -> Any:
@@ -200,6 +219,8 @@ class Facts:
     name: str
     title: str
     items: Sequence[tuple[str, Cell]]
+    # Whether the values are large: the figures that one looks for first.
+    large: bool = False
     block = "facts"
 
     def to_json(self) -> dict[str, Any]:

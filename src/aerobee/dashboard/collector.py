@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from aerobee.admin.cluster import BrokerStatus, runtime_info, status_of, unreached
 from aerobee.admin.connection import AdminConnection, KnownBroker, problem_of
-from aerobee.admin.groups import Member, is_system_group
+from aerobee.admin.groups import GroupSettings, Member, is_system_group, settings_on
 from aerobee.admin.topics import summaries
 from aerobee.dashboard.series import SERIES_MAX, Series
 from aerobee.dashboard.snapshot import GroupNumbers, KnownGroup, Snapshot, TopicNumbers
@@ -70,6 +70,8 @@ class Collector:
         self._turn_groups: deque[str] = deque()
         # What pages showed last: it is asked for first. In order, the newest at the end.
         self._wanted: dict[tuple[str, str], None] = {}
+        # How many changes were made, and how many of them the tables of the snapshot have seen.
+        self._changes = self._changes_seen = 0
         self._soon = asyncio.Event()
         self._stepped = asyncio.Event()
         self.snapshot = Snapshot()
@@ -97,8 +99,14 @@ class Collector:
 
     def renew(self) -> None:
         """Ask everything again soon: something was changed."""
+        self._changes += 1
         self._bodies.clear()
         self._soon.set()
+
+    def settings_of(self, group: str) -> tuple[GroupSettings, ...]:
+        """Return the settings of a group, nothing where they are not known or may have changed since."""
+        known = self.snapshot.groups.get(group)
+        return known.settings if known is not None and self._changes == self._changes_seen else ()
 
     def want(self, kind: str, names: Iterable[str]) -> None:
         """Note what a page shows, so that it is asked for first."""
@@ -176,6 +184,7 @@ class Collector:
 
     async def _ask_tables(self, snapshot: Snapshot, masters: list[KnownBroker]) -> list[str]:
         problems: list[str] = []
+        changes = self._changes
         topics: list[tuple[KnownBroker, dict[str, TopicConfig]]] = []
         groups: list[tuple[KnownBroker, dict[str, SubscriptionGroupConfig]]] = []
         for broker in masters:
@@ -190,6 +199,7 @@ class Collector:
             return problems
         snapshot.topics = {one.topic: one for one in await self._workers.run(summaries, topics)}
         snapshot.groups = await self._workers.run(_merged_groups, groups)
+        self._changes_seen = changes
         snapshot.topics_ms = self._clock.now_ms()
         for gone in snapshot.topic_numbers.keys() - snapshot.topics.keys():
             del snapshot.topic_numbers[gone]
@@ -365,7 +375,7 @@ def _merged_groups(tables: list[tuple[KnownBroker, dict[str, SubscriptionGroupCo
             is_system_group(name),
             tuple(broker for broker, _ in held[name]),
             all(config.consume_enable for _, config in held[name]),
-            max(config.retry_max_times for _, config in held[name]),
+            tuple(settings_on(broker, config) for broker, config in held[name]),
         )
         for name in sorted(held)
     }

@@ -169,6 +169,9 @@ MENU: Final = (
     "Spark", "Quotas", "Users", "Audit",
 )  # fmt: skip
 
+# The words at which a part of the menu begins, and its heading.
+SECTIONS: Final = {"Overview": "Messages", "Clients": "Cluster", "Users": "Access"}
+
 PAGES: Final[list[PageEntry]] = []
 ACTIONS: Final[list[WebAction]] = []
 RAWS: Final[list[RawEntry]] = []

@@ -13,6 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from aerobee.dashboard.blocks import Cell, PageLink
 
+# The dash of what is not there.
+_NONE: Final = "\u2013"
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STATIC: Final = (
     "dashboard.css", "dashboard.js", "theme.js", "favicon.svg", "htmx-2.0.11.min.js", "uplot-1.6.32.min.js",
@@ -23,7 +25,7 @@ _STATIC: Final = (
 def number(value: float | None) -> str:
     """Return a number with separators, such as 12,345."""
     if value is None:
-        return "-"
+        return _NONE
     if isinstance(value, float) and not value.is_integer():
         return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
     return f"{value:,.0f}"
@@ -32,7 +34,7 @@ def number(value: float | None) -> str:
 def size(count: int | None) -> str:
     """Return a number of bytes in the unit that fits."""
     if count is None:
-        return "-"
+        return _NONE
     value, place = 1.0 * count, 0
     while abs(value) >= 1024 and place < len(_UNITS) - 1:
         value, place = value / 1024, place + 1
@@ -40,17 +42,17 @@ def size(count: int | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+    return _NONE if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def ratio(value: float | None) -> str:
-    return "-" if value is None or value < 0 else f"{value * 100:.1f} %"
+    return _NONE if value is None or value < 0 else f"{value * 100:.1f} %"
 
 
 def span(ms: float | None) -> str:
     """Return a length of time in one or two units, such as 3 min 5 s."""
     if ms is None:
-        return "-"
+        return _NONE
     if ms < 1000:
         return f"{ms:.0f} ms"
     seconds = int(ms / 1000)
@@ -64,7 +66,7 @@ def span(ms: float | None) -> str:
 def utc(ms: int) -> str:
     """Return a moment in UTC, or a dash where there is none."""
     try:
-        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") if ms > 0 else "-"
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") if ms > 0 else _NONE
     except (ValueError, OverflowError, OSError):
         return str(ms)
 

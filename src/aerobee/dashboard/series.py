@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Final
 
@@ -110,7 +111,7 @@ class Series:
         # The minutes are for what lies before the fine values, and for nothing else.
         is_older = bool(coarse.times) and bool(fine.times) and coarse.times[0] < fine.times[0] - _COARSE_MS
         ring = coarse if is_older and fine.times[0] > since_ms else fine
-        begin = next((at for at, time in enumerate(ring.times) if time >= since_ms), len(ring.times))
+        begin = bisect_left(ring.times, since_ms)
         step = max(1, -(-(len(ring.times) - begin) // points))
         places = range(begin, len(ring.times), step)
         times = [round(ring.times[min(at + step, len(ring.times)) - 1]) for at in places]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from aerobee.admin.cluster import BrokerStatus
 from aerobee.admin.connection import KnownBroker
-from aerobee.admin.groups import Member
+from aerobee.admin.groups import GroupSettings, Member
 from aerobee.admin.topics import TopicSummary
 from aerobee.model.names import DLQ_PREFIX, RETRY_PREFIX
 
@@ -49,7 +49,7 @@ class KnownGroup:
     is_system: bool
     brokers: tuple[str, ...]
     may_consume: bool
-    retry_max: int
+    settings: tuple[GroupSettings, ...]
 
 
 @dataclass(slots=True)

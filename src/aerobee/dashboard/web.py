@@ -25,6 +25,7 @@ from aerobee.dashboard.registry import (
     ACTIONS,
     PAGES,
     RAWS,
+    SECTIONS,
     ActionOutcome,
     ActionPlan,
     FormField,
@@ -180,7 +181,12 @@ class Web:
     def _frame(self, request: Request, caller: WebCaller, title: str) -> dict[str, Any]:
         path = request.url.path
         menu = [
-            (one.path, one.menu, one.path == path or (one.path != "/" and path.startswith(f"{one.path}/")))
+            (
+                one.path,
+                one.menu,
+                one.path == path or (one.path != "/" and path.startswith(f"{one.path}/")),
+                SECTIONS.get(one.menu or "", ""),
+            )
             for one in menu_entries()
         ]
         return {

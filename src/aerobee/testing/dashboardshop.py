@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from aerobee.client.consumer import DeadLetter, PushConsumer, SimpleConsumer
@@ -31,6 +34,68 @@ def fill_shop(cluster: LocalCluster) -> None:
         thread.run(_fill(cluster))
     finally:
         thread.stop()
+
+
+@contextmanager
+def traffic(cluster: LocalCluster) -> Iterator[None]:
+    """Let a shop trade meanwhile: its rate rises and falls, one group keeps up, and another one falls behind."""
+    for topic in ("clicks", "invoices-eu-central-1-settled", "stock"):
+        cluster.create_topic(topic, 4)
+    thread = LoopThread("traffic")
+    try:
+        stop = thread.run(_stopper())
+        running = asyncio.run_coroutine_threadsafe(_trade(cluster, stop), thread.loop)
+        try:
+            yield
+        finally:
+            thread.loop.call_soon_threadsafe(stop.set)
+            running.result(_PATIENCE_S)
+    finally:
+        thread.stop()
+
+
+async def _stopper() -> asyncio.Event:
+    return asyncio.Event()
+
+
+async def _trade(cluster: LocalCluster, stop: asyncio.Event) -> None:
+    options = cluster.client_options
+    shares = {TOPIC: 12, "clicks": 30, "payments": 8, "invoices-eu-central-1-settled": 4, "stock": 2}
+    async with (
+        Producer(cluster.namesrv, trace=True, **options) as producer,
+        _worker(cluster, GROUP, TOPIC, 0.0),
+        _worker(cluster, "fraud-check", "payments", 0.0),
+        _worker(cluster, "recommendations", "clicks", 0.12),
+    ):
+        sent = turn = 0
+        while not stop.is_set():
+            turn += 1
+            wave = 1 + 0.6 * math.sin(turn / 9)
+            for topic, share in shares.items():
+                for _ in range(round(share * wave)):
+                    sent += 1
+                    body = json.dumps(
+                        {"order": sent, "amount": sent % 97 * 1.25, "country": "DE" if sent % 3 else "FR"}
+                    )
+                    tag = "PAID" if sent % 4 else "NEW"
+                    await producer.send(topic, body.encode(), tags=tag, keys=f"o-{sent}")
+            try:
+                async with asyncio.timeout(0.5):
+                    await stop.wait()
+            except TimeoutError:
+                continue
+
+
+def _worker(cluster: LocalCluster, group: str, topic: str, pause_s: float) -> PushConsumer:
+    """Return a consumer that needs some time for each message."""
+    options = cluster.client_options
+    consumer = PushConsumer(cluster.namesrv, group=group, consume_from="first", concurrency=2, trace=True, **options)
+
+    @consumer.listener(topic)
+    async def handle(message: Message) -> None:
+        await asyncio.sleep(pause_s)
+
+    return consumer
 
 
 async def _fill(cluster: LocalCluster) -> None:

@@ -24,7 +24,8 @@ from aerobee.dashboard.pages.words import several_words
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import ActionOutcome, ActionPlan, FormField, PageView, action, page
 from aerobee.dashboard.security import Role
-from aerobee.errors import InvalidArgumentError
+from aerobee.errors import AerobeeError, BrokerError, InvalidArgumentError
+from aerobee.errors.codes import NoPermissionError
 from aerobee.runtime.entropy import SystemEntropy
 
 _ACTIONS = [one.value for one in Action if one is not Action.ALL]
@@ -57,12 +58,22 @@ async def users(view: PageView) -> WebPage:
     try:
         listing = await list_users(view.admin)
         found, problems = listing.users, listing.problems
-    except InvalidArgumentError as error:
-        blocks.append(Note("none", f"{error.message[0].upper()}{error.message[1:]}. {error.hint or ''}"))
+    except (InvalidArgumentError, BrokerError) as error:
+        blocks.append(_no_users(error))
     may = view.may(Role.admin)
     actions = [PageLink("Create a user", "/users/create")] if may else []
     table = table_of(found, _users(may, {server for one in found for server in one.servers}), view.query)
     return WebPage("Users", [*blocks, table], problems, actions, _tabs("users"))
+
+
+def _no_users(error: AerobeeError) -> Note:
+    """Return why no users are known. Raise the error again where it says that the person may not see them."""
+    if isinstance(error, NoPermissionError):
+        raise error
+    if isinstance(error, BrokerError):
+        words = f"The brokers do not tell users: {error.message}. Apache's answer so where authentication is off."
+        return Note("none", words, "warn")
+    return Note("none", f"{error.message[0].upper()}{error.message[1:]}. {error.hint or ''}")
 
 
 def _rights_link(one: UserView) -> PageLink:
@@ -211,8 +222,8 @@ async def rights(view: PageView) -> WebPage:
     try:
         listing = await list_rights(view.admin, user, resource)
         found, problems = listing.rights, listing.problems
-    except InvalidArgumentError as error:
-        blocks.append(Note("none", f"{error.message[0].upper()}{error.message[1:]}. {error.hint or ''}"))
+    except (InvalidArgumentError, BrokerError) as error:
+        blocks.append(_no_users(error))
     may = view.may(Role.admin)
     every = {server for one in found for server in one.servers}
     filters = [
@@ -343,9 +354,12 @@ async def why(view: PageView) -> WebPage:
     blocks: list[Block] = [SearchForm("search", "May somebody do something?", fields, "Ask")]
     problems: Sequence[str] = ()
     if user and resource:
-        found = await explain(view.admin, user, resource, wanted or _ACTIONS[0], source=source)
-        problems = found.problems
-        blocks.append(table_of(found.verdicts, _VERDICTS, {}, alone=False))
+        try:
+            found = await explain(view.admin, user, resource, wanted or _ACTIONS[0], source=source)
+            problems = found.problems
+            blocks.append(table_of(found.verdicts, _VERDICTS, {}, alone=False))
+        except BrokerError as error:
+            blocks.append(_no_users(error))
     return WebPage("Why", blocks, problems, (), _tabs("why"))
 
 

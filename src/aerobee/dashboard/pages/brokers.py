@@ -20,7 +20,7 @@ from aerobee.dashboard.blocks import (
     Time,
     WebPage,
 )
-from aerobee.dashboard.pages.words import broker_link, several, state_of, troubles_of
+from aerobee.dashboard.pages.words import broker_link, several, state_of, troubles_of, version_text
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import ActionOutcome, ActionPlan, FormField, PageView, action, page
 from aerobee.dashboard.security import Role
@@ -30,6 +30,10 @@ _SECRETS = ("password", "secret", "credential", "accesskey", "keypassword", "aut
 _HIDDEN = "(hidden)"
 
 
+def _role(one: BrokerStatus) -> str:
+    return "master" if one.broker_id == 0 else f"replica {one.broker_id}"
+
+
 def broker_listing() -> Listing[BrokerStatus]:
     """Return how brokers are listed."""
     return Listing(
@@ -37,11 +41,11 @@ def broker_listing() -> Listing[BrokerStatus]:
         "Brokers",
         [
             Column("broker", "Broker", lambda one: broker_link(one.broker), lambda one: one.broker),
-            Column("role", "Role", lambda one: "master" if one.broker_id == 0 else f"replica {one.broker_id}",
+            Column("role", "Role", _role,
                    lambda one: one.broker_id),
             Column("state", "State", state_of, lambda one: one.problem or ""),
             Column("address", "Address", lambda one: Mono(one.address), lambda one: one.address),
-            Column("version", "Version", lambda one: one.version, lambda one: one.version),
+            Column("version", "Version", lambda one: version_text(one.version), lambda one: one.version),
             Column("in", "In /s", lambda one: Rate(one.in_tps), lambda one: one.in_tps, right=True, falls=True),
             Column("out", "Out /s", lambda one: Rate(one.out_tps), lambda one: one.out_tps, right=True, falls=True),
             Column("disk", "Disk used", lambda one: Ratio(one.disk_used_ratio), lambda one: one.disk_used_ratio,
@@ -88,12 +92,12 @@ async def broker(view: PageView) -> WebPage:
     name = found[0].broker
     snapshot = view.data.snapshot
     blocks: list[Block] = [table_of(found, broker_listing(), {})]
-    labels = {(one.broker, one.broker_id): "" if len(found) == 1 else f" {one.broker_id}" for one in found}
+    labels = {one.broker_id: "" if len(found) == 1 else f"{_role(one)} " for one in found}
     blocks.append(
         Chart(
             "traffic",
             "Messages a second",
-            [ChartLine(f"{way}:{name}:{one.broker_id}", f"{way}{labels[name, one.broker_id]}")
+            [ChartLine(f"{way}:{name}:{one.broker_id}", f"{labels[one.broker_id]}{way}")
              for one in found for way in ("in", "out")],
         )
     )  # fmt: skip
@@ -101,13 +105,13 @@ async def broker(view: PageView) -> WebPage:
         Chart(
             "disk",
             "Disk used",
-            [ChartLine(f"disk:{name}:{one.broker_id}", f"replica {one.broker_id}") for one in found],
+            [ChartLine(f"disk:{name}:{one.broker_id}", _role(one)) for one in found],
             "%",
         )
     )
     for one in found:
         info = snapshot.infos.get(one.address, {})
-        title = "What it tells" if len(found) == 1 else f"What replica {one.broker_id} tells"
+        title = "What it tells" if len(found) == 1 else f"What the {_role(one)} tells"
         blocks.append(table_of(sorted(info.items()), _pairs(f"info{one.broker_id}", title), view.query, alone=False))
     actions = []
     if view.may(Role.operator):

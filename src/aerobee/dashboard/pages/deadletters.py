@@ -25,7 +25,7 @@ from aerobee.dashboard.bodies import preview
 from aerobee.dashboard.moments import moment_of
 from aerobee.dashboard.pages.groups import tabs
 from aerobee.dashboard.pages.messages import message_link
-from aerobee.dashboard.pages.words import topic_link
+from aerobee.dashboard.pages.words import counted, topic_link
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import ActionOutcome, ActionPlan, FormField, PageView, action, page, raw
 from aerobee.dashboard.scanning import Scanner, wanted_of
@@ -171,7 +171,10 @@ async def _plan_resend(view: PageView) -> ActionPlan:
         return ActionPlan(
             [], problem=f"These are more than {_RESEND_MAX:,}: `aerobee dlq resend` sends them, or name a shorter time."
         )
-    sentences = [f"{count:,} letters are sent to {topic} again." for topic, count in sorted(plan.topics.items())]
+    sentences = [
+        f"{counted(count, 'letter is', 'letters are')} sent to {topic} again."
+        for topic, count in sorted(plan.topics.items())
+    ]
     if not plan.topics:
         sentences = ["Nothing is sent: no letter was found whose topic is known."]
     warnings = [
@@ -213,7 +216,7 @@ async def resend(view: PageView) -> ActionOutcome:
         view.admin, view.path["group"], message_ids=ids, span=span, rate=rate, limit=_RESEND_MAX
     )  # fmt: skip
     failed = [one for one in results if not one.is_sent]
-    sentences = [f"{len(results) - len(failed):,} letters were sent again."]
+    sentences = [f"{counted(len(results) - len(failed), 'letter was', 'letters were')} sent again."]
     if failed:
         sentences.append(f"{len(failed):,} were not: the table says why.")
     # What failed comes first: it is what somebody has to look at.

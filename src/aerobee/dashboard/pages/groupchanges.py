@@ -10,7 +10,7 @@ from aerobee.admin.members import CloneQueue, clone_offsets, plan_clone
 from aerobee.admin.offsets import BY_MEMBERS, QueueReset, ResetPlan, ResetTarget, plan_reset, reset_offsets
 from aerobee.dashboard.blocks import Block
 from aerobee.dashboard.moments import moment_of
-from aerobee.dashboard.pages.words import broker_link, topic_link
+from aerobee.dashboard.pages.words import broker_link, counted, topic_link
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import ActionOutcome, ActionPlan, FormField, PageView, action
 from aerobee.dashboard.security import Role
@@ -111,7 +111,7 @@ async def _plan_update(view: PageView) -> ActionPlan:
         return ActionPlan([], problem="Nothing would change.")
     warnings = []
     if plan.members and view.word("consume") == "no":
-        warnings.append(f"{plan.members} members are connected. They get no messages any more.")
+        warnings.append(f"Connected now: {counted(plan.members, 'member')}. No more messages come to them.")
     return ActionPlan([f"On {', '.join(plan.brokers)}: {change}." for change in plan.changes], warnings=warnings)
 
 
@@ -133,11 +133,14 @@ async def _plan_delete(view: PageView) -> ActionPlan:
     warnings = []
     if details.members:
         warnings.append(
-            f"{len(details.members)} members are connected. They make the group again where brokers allow that."
+            f"Connected now: {counted(len(details.members), 'member')}. "
+            "They make the group again where brokers allow that."
         )
     lag = details.progress.lag
     where = ", ".join(one.broker for one in details.settings) or "no broker"
-    sentences = [f"Group {name} is deleted on {where}, with its offsets in {len(details.progress.queues)} queues."]
+    sentences = [
+        f"Group {name} is deleted on {where}, with its offsets in {counted(len(details.progress.queues), 'queue')}."
+    ]
     if lag:
         sentences.append(f"{lag:,} messages were not consumed by it. They stay in their topics.")
     return ActionPlan(sentences, warnings=warnings)
@@ -204,9 +207,9 @@ _RESETS: Listing[QueueReset] = Listing(
 async def _plan_reset(view: PageView) -> ActionPlan:
     plan, _ = await _planned_reset(view)
     sentences = [
-        f"Group {plan.group} goes on reading {len(plan.queues)} queues of {plan.topic} at other offsets: "
-        f"{plan.replayed:,} messages are delivered again, {plan.skipped:,} are never delivered.",
-        f"{plan.members} members are connected. They learn it with their next pull."
+        f"Group {plan.group} goes on reading {counted(len(plan.queues), 'queue')} of {plan.topic} at other offsets: "
+        f"{counted(plan.replayed, 'message is', 'messages are')} delivered again, {plan.skipped:,} never.",
+        f"Connected now: {counted(plan.members, 'member')}. They learn it with their next pull."
         if plan.members
         else "No member is connected.",
     ]

@@ -18,18 +18,30 @@ from aerobee.dashboard.blocks import (
     Time,
     WebPage,
 )
-from aerobee.dashboard.pages.words import broker_link, group_link, topic_link
+from aerobee.dashboard.pages.words import broker_link, group_link, topic_link, trend_of
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import PageView, page
 from aerobee.dashboard.security import Role
 from aerobee.dashboard.snapshot import GroupNumbers, KnownGroup, Snapshot
 
 _NONE = GroupNumbers()
+# RocketMQ's words for how a group consumes.
+_WORDS = {
+    "CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CLUSTERING": "one member", "BROADCASTING": "every member",
+    "CONSUME_FROM_LAST_OFFSET": "the last offset", "CONSUME_FROM_FIRST_OFFSET": "the first offset",
+    "CONSUME_FROM_TIMESTAMP": "a time",
+}  # fmt: skip
 _KINDS = [("", "all but system"), ("members", "with members"), ("behind", "behind"), ("dead", "with dead letters"),
           ("every", "every group")]  # fmt: skip
 
 
-def _listing(snapshot: Snapshot, kind: str) -> Listing[KnownGroup]:
+def _word(name: str | None) -> str | None:
+    return None if name is None else _WORDS.get(name, name)
+
+
+def _listing(view: PageView, kind: str) -> Listing[KnownGroup]:
+    snapshot = view.data.snapshot
+
     def numbers(one: KnownGroup) -> GroupNumbers:
         return snapshot.group_numbers.get(one.name, _NONE)
 
@@ -44,6 +56,7 @@ def _listing(snapshot: Snapshot, kind: str) -> Listing[KnownGroup]:
             Column("state", "State", lambda one: _state(one, numbers(one)), lambda one: numbers(one).members),
             Column("members", "Members", lambda one: numbers(one).members, lambda one: numbers(one).members,
                    right=True, falls=True),
+            Column("trend", "15 min", lambda one: trend_of(view, f"lag:{one.name}")),
             Column("lag", "Unconsumed", lambda one: numbers(one).lag, lambda one: numbers(one).lag, right=True,
                    falls=True),
             Column("oldest", "Oldest", lambda one: Length(numbers(one).oldest_ms), lambda one: numbers(one).oldest_ms,
@@ -90,7 +103,7 @@ def _is_chosen(snapshot: Snapshot, one: KnownGroup, kind: str) -> bool:
 async def groups(view: PageView) -> WebPage:
     snapshot, kind = view.data.snapshot, view.word("kind")
     chosen = [one for one in snapshot.groups.values() if _is_chosen(snapshot, one, kind)]
-    table = table_of(chosen, _listing(snapshot, kind), view.query)
+    table = table_of(chosen, _listing(view, kind), view.query)
     view.data.want("group", [row[0].text for row in table.rows if isinstance(row[0], PageLink)])
     actions = [PageLink("Create a group", "/groups/create")] if view.may(Role.operator) else []
     return WebPage("Groups", [table], snapshot.problems, actions, as_of_ms=snapshot.at_ms, refresh_s=10)
@@ -130,8 +143,9 @@ _QUEUES: Listing[QueueLag] = Listing(
 @page("/groups/{group}", title="Group")
 async def group(view: PageView) -> WebPage:
     name = view.path["group"]
-    details = await group_details(view.admin, name)
     snapshot = view.data.snapshot
+    # A broker tells the settings of all its groups or of none, and the collector has asked for them already.
+    details = await group_details(view.admin, name, view.data.settings_of(name))
     view.data.want("group", [name])
     numbers = snapshot.group_numbers.get(name, _NONE)
     facts: list[tuple[str, Cell]] = [
@@ -139,9 +153,9 @@ async def group(view: PageView) -> WebPage:
         ("Oldest unconsumed", Length(numbers.oldest_ms)),
         ("Consumed /s", Rate(details.progress.consume_tps)),
         ("Members", len(details.members)),
-        ("Consumes by", details.consume_type),
-        ("Model", details.message_model),
-        ("Begins at", details.consume_from_where),
+        ("Consumes by", _word(details.consume_type)),
+        ("Each message goes to", _word(details.message_model)),
+        ("Begins at", _word(details.consume_from_where)),
         ("Retries kept", snapshot.retries_of(name)),
         ("Dead letters", _dead(snapshot, name)),
     ]

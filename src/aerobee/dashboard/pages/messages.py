@@ -81,7 +81,7 @@ def _search(view: PageView, topic: str, by: str) -> SearchForm:
     fields = [
         Choice("topic", "Topic", topic, help="Dead letters are in %DLQ%GROUP."),
         Choice("by", "Look", by, _BY, "select"),
-        field("value", "Id, key, or broker:queue:offset", "For “by id”, “by key”, “by queue and offset”."),
+        field("value", "Id, key or place", "For “by ...”. A place is broker:queue:offset."),
         field("since", "Stored at or after", "2026-11-18T10:00 (UTC), or 30m, 2h, 1d ago."),
         field("until", "Stored before"),
         field("tag", "Tag", "One, or A || B."),

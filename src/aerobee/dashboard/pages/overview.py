@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from aerobee.admin.cluster import BrokerStatus
 from aerobee.dashboard.blocks import Chart, ChartLine, Facts, Length, Note, Rate, Time, WebPage
 from aerobee.dashboard.pages.brokers import broker_listing
-from aerobee.dashboard.pages.words import group_link, topic_link, troubles_of
+from aerobee.dashboard.pages.words import group_link, topic_link, trend_of, troubles_of
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import PageView, page, raw
 from aerobee.dashboard.snapshot import GroupNumbers, TopicNumbers
@@ -24,7 +24,11 @@ _SPANS: Final = {"15m": 15 * 60_000, "1h": 3_600_000, "6h": 6 * 3_600_000, "24h"
 async def overview(view: PageView) -> WebPage:
     snapshot = view.data.snapshot
     busiest = sorted(
-        ((name, one) for name, one in snapshot.topic_numbers.items() if one.in_s),
+        (
+            (name, one)
+            for name, one in snapshot.topic_numbers.items()
+            if one.in_s and (known := snapshot.topics.get(name)) is not None and known.kind != "system"
+        ),
         key=lambda pair: pair[1].in_s or 0.0,
         reverse=True,
     )[:TOP]
@@ -49,6 +53,7 @@ async def overview(view: PageView) -> WebPage:
             ("Dead letters", sum(one.messages or 0 for name, one in snapshot.topic_numbers.items()
                                  if name.startswith("%DLQ%"))),
         ],
+        large=True,
     )  # fmt: skip
     troubles = [text for one in snapshot.brokers for text in troubles_of(one)]
     lines = [ChartLine("cluster:in", "in"), ChartLine("cluster:out", "out")]
@@ -60,8 +65,8 @@ async def overview(view: PageView) -> WebPage:
             facts,
             Chart("traffic", "Messages a second", lines),
             table_of(snapshot.brokers, broker_listing(), {}, alone=False),
-            table_of(busiest, _BUSIEST, {}, alone=False),
-            table_of(behind, _behind(view.now_ms), {}, alone=False),
+            table_of(busiest, _busiest(view), {}, alone=False),
+            table_of(behind, _behind(view), {}, alone=False),
             Chart("disks", "Disk used", disks, "%"),
         ],
         snapshot.problems,
@@ -74,25 +79,28 @@ def _called(broker: BrokerStatus) -> str:
     return broker.broker if broker.broker_id == 0 else f"{broker.broker} replica {broker.broker_id}"
 
 
-_BUSIEST: Listing[tuple[str, TopicNumbers]] = Listing(
-    "busiest",
-    "Busiest topics",
-    [
-        Column("topic", "Topic", lambda pair: topic_link(pair[0])),
-        Column("in_s", "In /s", lambda pair: Rate(pair[1].in_s), right=True),
-        Column("messages", "Kept", lambda pair: pair[1].messages, right=True),
-        Column("last", "Last message", lambda pair: Time(pair[1].last_store_ms)),
-    ],
-    "No topic has got a message within the last seconds.",
-)
+def _busiest(view: PageView) -> Listing[tuple[str, TopicNumbers]]:
+    return Listing(
+        "busiest",
+        "Busiest topics",
+        [
+            Column("topic", "Topic", lambda pair: topic_link(pair[0])),
+            Column("trend", "15 min", lambda pair: trend_of(view, f"topic:{pair[0]}")),
+            Column("in_s", "In /s", lambda pair: Rate(pair[1].in_s), right=True),
+            Column("messages", "Kept", lambda pair: pair[1].messages, right=True),
+            Column("last", "Last message", lambda pair: Time(pair[1].last_store_ms)),
+        ],
+        "No topic has got a message within the last seconds.",
+    )
 
 
-def _behind(now_ms: int) -> Listing[tuple[str, GroupNumbers]]:
+def _behind(view: PageView) -> Listing[tuple[str, GroupNumbers]]:
     return Listing(
         "behind",
         "Groups that are behind",
         [
             Column("group", "Group", lambda pair: group_link(pair[0])),
+            Column("trend", "15 min", lambda pair: trend_of(view, f"lag:{pair[0]}")),
             Column("lag", "Unconsumed", lambda pair: pair[1].lag, right=True),
             Column("oldest", "Oldest", lambda pair: Length(pair[1].oldest_ms), right=True),
             Column("tps", "Consumed /s", lambda pair: Rate(pair[1].tps), right=True),

@@ -28,10 +28,10 @@ from aerobee.runtime.tasks import Tasks
 SHOWN_A_SECOND: Final = 50
 TAILS_MAX: Final = 20
 LONGEST_S: Final = 3600.0
-_TURN_S: Final = 0.5
+TURN_S: Final = 0.5
 _WAIT_S: Final = 10.0
 _BEAT_S: Final = 15.0
-_PULL: Final = 32
+PULL: Final = 32
 _PATHS: Final = ("topic", "tag", "sql92", "text")
 
 _running: set[object] = set()
@@ -94,7 +94,7 @@ class _Follower:
 
     @property
     def _room(self) -> int:
-        return int(SHOWN_A_SECOND * _TURN_S) - len(self._new)
+        return int(SHOWN_A_SECOND * TURN_S) - len(self._new)
 
     async def events(self) -> AsyncGenerator[str, None]:
         """Yield the events. The consumer has a task of its own: when the reader leaves, this is cancelled where it
@@ -140,7 +140,7 @@ class _Follower:
                 self._arrived.clear()
                 yield _event("messages", {"messages": shown, "counted": counted})
                 beat_s = clock.monotonic()
-                await asyncio.sleep(_TURN_S)
+                await asyncio.sleep(TURN_S)
             elif clock.monotonic() - beat_s > _BEAT_S:
                 beat_s = clock.monotonic()
                 yield ": nothing new\n\n"
@@ -150,13 +150,13 @@ class _Follower:
         while True:
             if self._room <= 0:
                 # Until the next turn there is no room. Without a filter the newest messages are enough.
-                await asyncio.sleep(_TURN_S)
+                await asyncio.sleep(TURN_S)
                 if self._wanted.is_all:
                     end = await consumer.end_offset(queue)
                     start = max(offset, end - max(1, self._room))
                     self._counted += start - offset
                     offset = start
-            pulled = await consumer.pull(queue, offset, max=_PULL, wait=_WAIT_S)
+            pulled = await consumer.pull(queue, offset, max=PULL, wait=_WAIT_S)
             for message in pulled.messages:
                 if self._wanted.matches(message):
                     if self._room > 0:

@@ -161,12 +161,12 @@ async def delete(view: PageView) -> ActionOutcome:
 def _publish_fields(view: PageView) -> Sequence[FormField]:
     return [
         FormField("copy_of", "", "hidden", late=True),
+        FormField("body", "Body", "area", late=True),
         FormField("tags", "Tag", late=True),
         FormField("keys", "Keys, separated by blanks", late=True),
-        FormField("properties", "Properties", "area", late=True, help="One name=value on each line."),
-        FormField("body", "Body", "area", late=True),
         FormField("delay_s", "Deliver after so many seconds", "number", late=True, help="Empty delivers it at once."),
         FormField("sharding_key", "Sharding key", late=True, help="Messages with one key go to one queue."),
+        FormField("properties", "Properties", "area", late=True, help="One name=value on each line."),
     ]
 
 

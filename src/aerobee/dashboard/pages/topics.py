@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from aerobee.admin.topics import QueueStatus, TopicSummary, topic_details, topic_route
 from aerobee.dashboard.blocks import Badge, Block, Cell, Chart, ChartLine, Choice, Facts, PageLink, Rate, Time, WebPage
-from aerobee.dashboard.pages.words import broker_link, group_link, several, topic_link
+from aerobee.dashboard.pages.words import allowed_text, broker_link, group_link, several, topic_link, trend_of
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import PageView, page
 from aerobee.dashboard.security import Role
@@ -19,7 +20,10 @@ _HIDDEN = ("retry", "system")
 _NONE = TopicNumbers()
 
 
-def _listing(snapshot: Snapshot, kind: str) -> Listing[TopicSummary]:
+def _listing(view: PageView, kind: str) -> Listing[TopicSummary]:
+    snapshot = view.data.snapshot
+    readers = _readers(snapshot)
+
     def numbers(one: TopicSummary) -> TopicNumbers:
         return snapshot.topic_numbers.get(one.topic, _NONE)
 
@@ -32,15 +36,18 @@ def _listing(snapshot: Snapshot, kind: str) -> Listing[TopicSummary]:
         [
             Column("topic", "Topic", lambda one: topic_link(one.topic), lambda one: one.topic),
             Column("kind", "Kind", _kind, lambda one: one.kind),
+            Column("trend", "15 min", lambda one: trend_of(view, f"topic:{one.topic}")),
             Column("in_s", "In /s", lambda one: Rate(numbers(one).in_s), lambda one: numbers(one).in_s,
                    right=True, falls=True),
             Column("messages", "Kept", lambda one: numbers(one).messages, lambda one: numbers(one).messages,
                    right=True, falls=True),
             Column("last", "Last message", lambda one: Time(numbers(one).last_store_ms),
                    lambda one: numbers(one).last_store_ms, falls=True),
+            Column("groups", "Groups", lambda one: readers.get(one.topic, 0), lambda one: readers.get(one.topic, 0),
+                   right=True, falls=True),
             Column("queues", "Queues", lambda one: one.write_queues, lambda one: one.write_queues,
                    right=True, falls=True),
-            Column("perm", "Allowed", lambda one: perm_text(one.perm), lambda one: one.perm),
+            Column("perm", "Allowed", lambda one: allowed_text(perm_text(one.perm)), lambda one: one.perm),
             Column("brokers", "Brokers", lambda one: several([broker_link(name) for name in one.brokers]),
                    lambda one: len(one.brokers)),
         ],
@@ -51,9 +58,14 @@ def _listing(snapshot: Snapshot, kind: str) -> Listing[TopicSummary]:
     )  # fmt: skip
 
 
+def _readers(snapshot: Snapshot) -> Counter[str]:
+    """Return how many groups have offsets in each topic."""
+    return Counter(topic for one in snapshot.group_numbers.values() for topic in one.topics)
+
+
 def _kind(one: TopicSummary) -> Cell:
     kind = one.attributes.get("message.type", "") if one.kind == "normal" else one.kind
-    return Badge(kind.lower() if kind else "normal", "warn" if one.kind == "dlq" else "calm")
+    return Badge("dead letters" if kind == "dlq" else kind.lower() or "normal", "warn" if one.kind == "dlq" else "calm")
 
 
 @page("/topics", title="Topics", menu="Topics")
@@ -64,7 +76,7 @@ async def topics(view: PageView) -> WebPage:
         for one in snapshot.topics.values()
         if kind == "every" or (one.kind == kind if kind else one.kind not in _HIDDEN)
     ]
-    listing = _listing(snapshot, kind)
+    listing = _listing(view, kind)
     table = table_of(chosen, listing, view.query)
     view.data.want("topic", [row[0].text for row in table.rows if isinstance(row[0], PageLink)])
     actions = [PageLink("Create a topic", "/topics/create")] if view.may(Role.operator) else []
@@ -111,7 +123,7 @@ async def topic(view: PageView) -> WebPage:
         ("In /s", Rate(details.put_tps)),
         ("Queues to read and write", f"{sum(one.read_queues for one in details.settings)} and "
                                      f"{sum(one.write_queues for one in details.settings)}"),
-        ("Allowed", perm_text(first.perm if summary is None else summary.perm)),
+        ("Allowed", allowed_text(perm_text(first.perm if summary is None else summary.perm))),
         ("Ordered", first.order),
         ("Last message", Time(max((one.last_store_timestamp for one in details.queues), default=0))),
         *((f"Attribute {key}", value) for key, value in first.attributes.items()),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from aerobee.admin.cluster import BrokerStatus
-from aerobee.dashboard.blocks import Badge, Cell, PageLink, Several
+from aerobee.dashboard.blocks import Badge, Cell, PageLink, Several, Trend
+from aerobee.dashboard.registry import PageView
 
-BACKLOG_WARNS = 10_000
+_TREND_MS: Final = 15 * 60_000
+_TREND_POINTS: Final = 40
 
 
 def topic_link(topic: str) -> PageLink:
@@ -22,9 +25,35 @@ def broker_link(broker: str) -> PageLink:
     return PageLink(broker, f"/brokers/{broker}")
 
 
+def trend_of(view: PageView, series: str) -> Cell:
+    """Return the last quarter of an hour of a series, nothing where there is not yet a line to draw."""
+    _, (values,) = view.data.series.read([series], view.now_ms - _TREND_MS, _TREND_POINTS)
+    known = tuple(one for one in values if one is not None)
+    return Trend(known) if len(known) > 1 else None
+
+
 def several(cells: list[Cell]) -> Cell:
     """Return cells beside each other, nothing where there are none."""
     return Several(tuple(cells)) if cells else None
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """Return a number with its word, such as 1 message and 2 messages."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def version_text(version: str) -> str:
+    """Return 5.5.0 for V5_5_0, and other words as they are."""
+    digits = version.removeprefix("V").replace("_", ".")
+    return digits if digits.replace(".", "").isdigit() else version
+
+
+_PERMS: Final = {"RW-": "read, write", "R--": "read", "-W-": "write", "---": "nothing"}
+
+
+def allowed_text(perm: str) -> str:
+    """Return what a topic's letters of permission allow."""
+    return _PERMS.get(perm, perm)
 
 
 def several_words(words: Sequence[str], most: int) -> str:

@@ -62,6 +62,7 @@
   document.querySelectorAll("button.menu-button").forEach(function (button) {
     button.addEventListener("click", function () {
       var open = document.getElementById("menu").classList.toggle("open");
+      document.body.classList.toggle("menu-open", open);
       button.setAttribute("aria-expanded", String(open));
     });
   });
@@ -100,6 +101,7 @@
 
   // -- charts
 
+  var HEIGHT = 180;
   var charts = [];
   var spans = ["15m", "1h", "6h", "24h"];
   function colour(name) { return getComputedStyle(root).getPropertyValue(name).trim(); }
@@ -113,25 +115,29 @@
     if (!chart.data) return;
     if (chart.plot) { chart.plot.destroy(); chart.plot = null; }
     var clock = function (plot, ticks) {
+      var brief = ticks.length > 1 && ticks[1] - ticks[0] < 60;
       return ticks.map(function (tick) {
         var at = new Date(tick * 1000), local = root.dataset.zone === "local";
-        return local ? pad(at.getHours()) + ":" + pad(at.getMinutes()) : at.toISOString().slice(11, 16);
+        return local ? pad(at.getHours()) + ":" + pad(at.getMinutes()) + (brief ? ":" + pad(at.getSeconds()) : "") : at.toISOString().slice(11, brief ? 19 : 16);
       });
     };
     var axis = { font: "12px system-ui, sans-serif", stroke: colour("--soft"), grid: { stroke: colour("--line-soft"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
     var series = [{}].concat(chart.labels.map(function (label, place) {
       return {
-        label: label, stroke: colour("--line" + (place % 6 + 1)), width: 2, dash: place >= 6 ? [6, 4] : undefined,
+        label: label, stroke: colour("--line" + (place % 6 + 1)), width: 2,
+        fill: chart.labels.length < 3 && place === 0 ? colour("--line" + (place % 6 + 1)) + "1c" : undefined, dash: place >= 6 ? [6, 4] : undefined,
         points: { show: chart.data[0].length < 3 }, spanGaps: false,
         value: function (plot, value) { return figure(value, chart.unit); }
       };
     }));
+    // A young chart begins with its first values, and not with a quarter of an hour of nothing.
     var now = chart.now / 1000;
+    var begin = Math.max(now - chart.seconds, Math.min(chart.data[0].length ? chart.data[0][0] : now, now - 60));
     chart.plot = new uPlot({
-      width: Math.max(200, chart.element.clientWidth), height: 150,
+      width: Math.max(200, chart.element.clientWidth), height: HEIGHT,
       tzDate: function (seconds) { return root.dataset.zone === "local" ? new Date(seconds * 1000) : uPlot.tzDate(new Date(seconds * 1000), "UTC"); },
-      scales: { x: { range: [now - chart.seconds, now] }, y: { range: function (plot, low, high) { return [0, chart.unit === "%" ? 100 : Math.max(high * 1.1, 1)]; } } },
-      axes: [Object.assign({ values: clock, space: 60 }, axis), Object.assign({ size: 58, values: function (plot, ticks) { return ticks.map(function (tick) { return figure(tick, chart.unit === "%" ? "%" : ""); }); } }, axis)],
+      scales: { x: { range: [begin, now] }, y: { range: function (plot, low, high) { return [0, chart.unit === "%" ? 100 : Math.max(high * 1.1, 1)]; } } },
+      axes: [Object.assign({ values: clock, space: 70, size: 34 }, axis), Object.assign({ size: 58, values: function (plot, ticks) { return ticks.map(function (tick) { return figure(tick, chart.unit === "%" ? "%" : ""); }); } }, axis)],
       cursor: { drag: { x: false, y: false } }, legend: { show: false }, series: series
     }, chart.data, chart.element);
     chart.plot.over.addEventListener("mouseleave", function () { tell(chart); });
