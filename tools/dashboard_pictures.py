@@ -38,7 +38,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backgroun
 SIZE_MAX = 200_000
 # Name of the file, page, colour scheme, width, height. The height of None takes the whole page.
 WANTED: list[tuple[str, str, str, int, int | None]] = [
-    ("dashboard", "/", "light", 1280, 900),
+    ("dashboard", "/", "light", 1280, 960),
     ("dashboard-dark", "/", "dark", 1280, 900),
     ("dashboard-message", "{message}", "light", 1280, 900),
     ("dashboard-group", f"/groups/{GROUP}", "light", 1280, 900),

@@ -7,7 +7,7 @@ from typing import Final
 from starlette.responses import JSONResponse, Response
 
 from aerobee.admin.cluster import BrokerStatus
-from aerobee.dashboard.blocks import Chart, ChartLine, Facts, Length, Note, Rate, Time, WebPage
+from aerobee.dashboard.blocks import Chart, ChartLine, Facts, Length, Note, Rate, WebPage
 from aerobee.dashboard.pages.brokers import broker_listing
 from aerobee.dashboard.pages.words import group_link, topic_link, trend_of, troubles_of
 from aerobee.dashboard.paging import Column, Listing, table_of
@@ -64,9 +64,9 @@ async def overview(view: PageView) -> WebPage:
             *(Note(f"trouble{place}", text, "bad") for place, text in enumerate(troubles)),
             facts,
             Chart("traffic", "Messages a second", lines),
-            table_of(snapshot.brokers, broker_listing(), {}, alone=False),
             table_of(busiest, _busiest(view), {}, alone=False),
             table_of(behind, _behind(view), {}, alone=False),
+            table_of(snapshot.brokers, broker_listing(), {}, alone=False),
             Chart("disks", "Disk used", disks, "%"),
         ],
         snapshot.problems,
@@ -88,7 +88,6 @@ def _busiest(view: PageView) -> Listing[tuple[str, TopicNumbers]]:
             Column("trend", "15 min", lambda pair: trend_of(view, f"topic:{pair[0]}")),
             Column("in_s", "In /s", lambda pair: Rate(pair[1].in_s), right=True),
             Column("messages", "Kept", lambda pair: pair[1].messages, right=True),
-            Column("last", "Last message", lambda pair: Time(pair[1].last_store_ms)),
         ],
         "No topic has got a message within the last seconds.",
     )
@@ -103,7 +102,7 @@ def _behind(view: PageView) -> Listing[tuple[str, GroupNumbers]]:
             Column("trend", "15 min", lambda pair: trend_of(view, f"lag:{pair[0]}")),
             Column("lag", "Unconsumed", lambda pair: pair[1].lag, right=True),
             Column("oldest", "Oldest", lambda pair: Length(pair[1].oldest_ms), right=True),
-            Column("tps", "Consumed /s", lambda pair: Rate(pair[1].tps), right=True),
+            Column("tps", "Out /s", lambda pair: Rate(pair[1].tps), right=True),
             Column("members", "Members", lambda pair: pair[1].members, right=True),
         ],
         "Every group has consumed everything.",
