@@ -9,7 +9,7 @@ from aerobee.admin.groups import list_producers
 from aerobee.admin.members import MemberQueue, MemberState, members_of
 from aerobee.dashboard.blocks import Badge, Block, Cell, Choice, Mono, Note, PageLink, Text, Time, WebPage
 from aerobee.dashboard.pages.groups import tabs
-from aerobee.dashboard.pages.words import broker_link, group_link, several, topic_link
+from aerobee.dashboard.pages.words import broker_link, group_link, several, topic_link, version_text
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import PageView, page
 from aerobee.dashboard.security import Role
@@ -50,7 +50,7 @@ _MEMBERS: Listing[MemberState] = Listing(
         Column("client", "Client", lambda one: Mono(one.client_id)),
         Column("address", "Address", lambda one: Mono(one.address)),
         Column("language", "Language", lambda one: one.language),
-        Column("version", "Version", lambda one: one.version),
+        Column("version", "Version", lambda one: version_text(one.version)),
         Column("queues", "Queues", lambda one: len(one.queues), right=True),
         Column(
             "waiting", "Received, not processed", lambda one: sum(queue.waiting for queue in one.queues), right=True
@@ -137,7 +137,7 @@ def _clients(choice: Choice) -> Listing[_Client]:
             Column("client", "Client", lambda one: Mono(one.client_id), lambda one: one.client_id),
             Column("address", "Address", lambda one: Mono(one.address), lambda one: one.address),
             Column("language", "Language", lambda one: one.language, lambda one: one.language),
-            Column("version", "Version", lambda one: one.version, lambda one: one.version),
+            Column("version", "Version", lambda one: version_text(one.version), lambda one: one.version),
             Column("consumes", "Consumes for", lambda one: _groups(one.consumes), lambda one: len(one.consumes)),
             Column("produces", "Produces for", lambda one: ", ".join(one.produces[:_SHOWN_GROUPS]),
                    lambda one: len(one.produces)),
