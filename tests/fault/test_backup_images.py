@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from aerobee.cli.output import exit_code_of
 from aerobee.errors import StoreError
 from aerobee.runtime.linking import never_link
 from aerobee.store.messagestore import MessageStore
@@ -107,6 +108,8 @@ def test_a_backup_is_no_store(look: Callable[[RecordingDisk], object]) -> None:
     before = disk.contents()
     with pytest.raises(StoreError, match="is a backup, not a store") as told:
         look(disk)
+    # A service manager must not start it again and again.
+    assert exit_code_of(told.value) == 2
     assert told.value.hint is not None and f"aerobee store restore {PLACE}" in told.value.hint
     after = {path: entry for path, entry in disk.contents().items() if not path.endswith("/lock")}
     assert after == {path: entry for path, entry in before.items() if not path.endswith("/lock")}

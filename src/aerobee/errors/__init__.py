@@ -116,6 +116,13 @@ class StoreError(AerobeeError):
     """A problem of the log on disk."""
 
 
+class WrongStoreError(StoreError):
+    """A directory is no store for this version: a backup, or of a kind or of a version that is not read here."""
+
+    # The exit code of commands, that of wrong settings: starting again would not help.
+    exit_code = 2
+
+
 class StoreDamagedError(StoreError):
     """Files of a store cannot be used. Starting again would not help."""
 

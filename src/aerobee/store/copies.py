@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aerobee.errors import StoreError
+from aerobee.errors import WrongStoreError
 from aerobee.runtime.seams import Disk
 
 # The file that says what belongs to a backup.
@@ -22,14 +22,14 @@ def holds_backup(disk: Disk, root: str) -> bool:
 
 
 def require_no_copy(disk: Disk, root: str) -> None:
-    """Raise StoreError if a directory is a backup, or a store that was not restored to its end."""
+    """Raise WrongStoreError if a directory is a backup, or a store that was not restored to its end."""
     if holds_backup(disk, root):
-        raise StoreError(
+        raise WrongStoreError(
             f"{root} is a backup, not a store (it holds {MANIFEST})",
             hint=f"make a store of it: aerobee store restore {root} --to DIR",
         )
     if disk.exists(f"{root}/{RESTORING}"):
-        raise StoreError(
+        raise WrongStoreError(
             f"{root} was not restored to its end (it holds {RESTORING}/)",
             hint="delete it, and restore the backup again",
         )

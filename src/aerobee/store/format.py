@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from aerobee.errors import StoreError
+from aerobee.errors import StoreError, WrongStoreError
 from aerobee.model.dialect import loads_object
 from aerobee.model.fields import int_of
 from aerobee.runtime.seams import Disk
@@ -21,7 +21,7 @@ FORMAT: Final = 1
 
 
 def require_known_format(disk: Disk, root: str) -> int:
-    """Return the directory's format; raise StoreError where a newer version of Aerobee wrote it.
+    """Return the directory's format; raise WrongStoreError where a newer version of Aerobee wrote it.
 
     A damaged file says nothing of a newer version, and the next start of ours writes it again.
     """
@@ -30,7 +30,7 @@ def require_known_format(disk: Disk, root: str) -> int:
     except StoreError:
         return 0
     if found > FORMAT:
-        raise StoreError(
+        raise WrongStoreError(
             f"{root} was written by a newer version of Aerobee (store format {found}, known here: {FORMAT})",
             hint="run the newer version, or restore a backup that this version made",
         )

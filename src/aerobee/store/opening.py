@@ -10,7 +10,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from aerobee.errors import DiskFullError, StoreError
+from aerobee.errors import DiskFullError, StoreError, WrongStoreError
 from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD, VERIFY_SEALED
 from aerobee.model.numbers import parse_int
 from aerobee.runtime.seams import DirLock, Disk
@@ -64,7 +64,7 @@ def _refuse_static_topics(disk: Disk, root: str) -> None:
     found = static_topics(disk, root)
     if found:
         shown = ", ".join(found[:_NAMES_SHOWN]) + (", ..." if len(found) > _NAMES_SHOWN else "")
-        raise StoreError(
+        raise WrongStoreError(
             f"{root}/config/topicQueueMapping.json makes topics static ({shown}), which is not supported: "
             "their queues and offsets would be others than clients know",
             hint="delete these topics with Apache's broker; or move the file away, and they become ordinary topics",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aerobee.errors import StoreError
+from aerobee.errors import WrongStoreError
 from aerobee.runtime.seams import Disk
 
 # Queues, timers or transactions lie here when the broker was told to use RocksDB. Aerobee would not see them.
@@ -16,10 +16,10 @@ _DIRECTORIES: Final = ("rocksdbstore", "consumequeue_rocksdb")
 
 
 def require_no_rocksdb(disk: Disk, root: str) -> None:
-    """Raise StoreError if a database of the store has data."""
+    """Raise WrongStoreError if a database of the store has data."""
     found = rocksdb_with_data(disk, root)
     if found is not None:
-        raise StoreError(
+        raise WrongStoreError(
             f"{found} holds data of RocketMQ's RocksDB store, which is not supported",
             hint="let RocketMQ move it back to files, or remove the directory if it is not needed",
         )
