@@ -47,7 +47,7 @@ _SKEW_MAX_MS: Final = 1_000
 # A client may ask for any time; beyond this its connection would be idle for longer than an idle connection lives.
 _WAIT_MAX_MS: Final = 110_000
 _MIN: Final = 0
-# So many queues are looked at in one turn of the loop: a topic can have 65,536.
+# So many queues are looked at in one turn of the loop: a topic can have thousands.
 _QUEUES_A_SLICE: Final = 256
 # An attempt id is kept with every acknowledgement of its pop. Clients send 32 to 36 characters.
 ATTEMPT_ID_MAX: Final = 256

@@ -27,7 +27,7 @@ from aerobee.store.reads import GetMessageStatus, GetResult
 if TYPE_CHECKING:
     from aerobee.broker.pop.driver import Pop
 
-# So many queues are visited in one turn of the loop: a topic can have 65,536.
+# So many queues are visited in one turn of the loop: a topic can have thousands.
 _PLACES_MAX: Final = 256
 # How often one visit reads on behind messages that a filter does not take.
 _ROUNDS_MAX: Final = 8

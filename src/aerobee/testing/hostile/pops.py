@@ -7,7 +7,7 @@ import json
 
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode
 from aerobee.testing.hostile.attacker import Attacker
-from aerobee.testing.hostile.requests import NUMBERS, case
+from aerobee.testing.hostile.requests import NUMBERS, case, make_topic
 
 _GROUP = "attack-pop"
 
@@ -85,4 +85,17 @@ def many_waits(attacker: Attacker) -> None:
         fields = _pop(consumerGroup=f"{_GROUP}-{number % 40}", pollTime="9223372036854775807", topic="witness")
         if not line.tell(RequestCode.POP_MESSAGE, {**fields, "exp": "nobody", "expType": "TAG"}, b""):
             line = attacker.line()
+    line.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+
+
+@case("pops, peeks and notifications of a topic with as many queues as there can be")
+def vast_topic(attacker: Attacker) -> None:
+    line = attacker.line()
+    make_topic(line, "attack-pop-vast", "8192")
+    fields = _pop(topic="attack-pop-vast", queueId="-1")
+    for code in (RequestCode.POP_MESSAGE, RequestCode.PEEK_MESSAGE, RequestCode.NOTIFICATION):
+        for number in range(2):
+            group = {**fields, "consumerGroup": f"{_GROUP}-vast-{number}"}
+            if not line.tell(code, group, b""):
+                line = attacker.line()
     line.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
