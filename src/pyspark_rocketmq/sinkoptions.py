@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -113,6 +113,12 @@ def sink_options(options: Mapping[str, str], environ: Mapping[str, str]) -> Sink
         values["createTopics"],
         body_settings(values),
     )
+
+
+def require_no_job(options: Iterable[str]) -> None:
+    """Raise OptionError where the options of a stream contain jobId."""
+    if any(name.lower() == "jobid" for name in options):
+        raise OptionError("option jobId: it names a batch write; a stream is named by its query and checkpoint")
 
 
 # This is below the broker's maxMessageSize of 4 MiB, with room for what the broker adds.

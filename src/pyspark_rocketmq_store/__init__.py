@@ -23,6 +23,14 @@ __all__ = ["DefaultSource", "register"]
 class DefaultSource(DataSource):
     """The data source of `spark.read.format("rocketmq_store").load(DIR)`. It only reads, and only batches."""
 
+    def __init__(self, options: dict[str, str]) -> None:
+        """Take the options. Spark calls this at `load()`: wrong ones, and a missing directory, are errors there."""
+        super().__init__(options)
+        from aerobee.runtime.disk import InlineDisk
+        from pyspark_rocketmq_store.settings import read_settings, require_log
+
+        require_log(InlineDisk(), read_settings(self.options).log_directory)
+
     @classmethod
     def name(cls) -> str:
         """Return the word for `format(...)`."""

@@ -40,7 +40,7 @@ from pyspark_rocketmq_store.manifest import (
     write_manifest,
 )
 from pyspark_rocketmq_store.planning import SegmentPart, first_store_ms, segments_of, stretch_of
-from pyspark_rocketmq_store.settings import ScanSettings
+from pyspark_rocketmq_store.settings import ScanSettings, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +69,7 @@ def closed_segments(store: str, archive: str, broker: str, *, log_directory: str
     Raise InvalidArgumentError where the store belongs to another broker.
     """
     disk = InlineDisk()
-    store, archive = _directory(store), _directory(archive)
+    store, archive = local_path(store), local_path(archive)
     require_store_of(disk, store, broker)
     limits = (
         durable_end(disk, store) if lock_holder(f"{store}/lock") is not None else None,
@@ -114,7 +114,7 @@ def run(
             "archive.run needs a session of Spark's classic API, and this is one of Spark Connect",
             hint="aerobee archive run makes a session of its own",
         )
-    store, archive = _directory(store), _directory(archive)
+    store, archive = local_path(store), local_path(archive)
     disk = InlineDisk()
     for _ in range(_LOOKS_MAX):
         # A topic that is deleted between the two looks would be listed with the generation of the next one.
@@ -170,7 +170,7 @@ class _Task:
 
 def manifests(archive: str, brokers: Iterable[str] | None = None) -> list[Archived]:
     """Return all archived segments, by broker and offset. A directory that is no archive is an error."""
-    disk, archive = InlineDisk(), _directory(archive)
+    disk, archive = InlineDisk(), local_path(archive)
     require_archive(disk, archive)
     held = brokers_of(disk, archive)
     for broker in brokers or ():
@@ -202,7 +202,7 @@ def read(
     table is the archive alone. `options` are those of the live read. The table has the columns of the other tables,
     without `date`. With `columns` it has only these, and live messages are read with no others.
     """
-    archive = _directory(archive)
+    archive = local_path(archive)
     if store is not None and name_server is not None:
         raise InvalidArgumentError("store and name_server: give one of them")
     if name_server is not None and topic is None:
@@ -210,7 +210,7 @@ def read(
     # This must come before the live segments are listed: what is archived after it is read from the log, or fails.
     done = manifests(archive)
     for name, root in (store or {}).items():
-        require_store_of(InlineDisk(), _directory(root), name)
+        require_store_of(InlineDisk(), local_path(root), name)
     names = c.COLUMNS if columns is None else c.require_columns(c.spark_schema(_known(columns)))
     table = _archived(spark, archive, done, topic).select(*names)
     for name, root in (store or {}).items():
@@ -294,7 +294,7 @@ def live_starts(done: Iterable[Archived], options: Mapping[str, str]) -> dict[Me
 
 def remove_leavings(archive: str, broker: str, disk: Disk | None = None) -> int:
     """Delete the temporary files of killed tasks, and return how many. No archive job may run meanwhile."""
-    disk, archive, count = disk or InlineDisk(), _directory(archive), 0
+    disk, archive, count = disk or InlineDisk(), local_path(archive), 0
     for topic in disk.listdir(archive):
         if topic == MANIFESTS or not disk.is_dir(f"{archive}/{topic}"):
             continue
@@ -304,7 +304,3 @@ def remove_leavings(archive: str, broker: str, disk: Disk | None = None) -> int:
                     disk.unlink(f"{archive}/{topic}/{date}/{name}")
                     count += 1
     return count
-
-
-def _directory(path: str) -> str:
-    return path.removeprefix("file://").rstrip("/") or "/"

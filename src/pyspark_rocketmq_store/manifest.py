@@ -24,6 +24,7 @@ from aerobee.store.readonly import (
     parse_manifest_name,
     topic_generations,
 )
+from pyspark_rocketmq_store.settings import nearest_directory
 
 _VERSION: Final = 1
 _ESCAPED: Final = re.compile("%([0-9A-F]{2})")
@@ -89,11 +90,8 @@ class NoArchiveError(InvalidArgumentError):
 def require_archive(disk: Disk, archive: str) -> None:
     """Raise NoArchiveError where there is no archive in a directory. The error suggests a similar name."""
     if not disk.is_dir(archive):
-        above, _, name = archive.rpartition("/")
-        beside = disk.listdir(above or ("/" if archive.startswith("/") else "."))
-        near = difflib.get_close_matches(name, beside, n=1)
-        hint = f"Did you mean {above}/{near[0]}?" if near and above else f"Did you mean {near[0]}?" if near else None
-        raise NoArchiveError(f"there is no directory {archive}", hint=hint)
+        near = nearest_directory(disk, archive)
+        raise NoArchiveError(f"there is no directory {archive}", hint=f"Did you mean {near}?" if near else None)
     held = disk.listdir(archive)
     if not any(name == MANIFESTS or name.startswith("topic=") for name in held):
         raise NoArchiveError(

@@ -35,7 +35,7 @@ from aerobee.runtime.seams import Disk, File
 from aerobee.store.readonly import deleted_topics, durable_end
 from aerobee.store.segment import SegmentFile, list_segments
 from pyspark_rocketmq.columns import rows as r
-from pyspark_rocketmq_store.settings import ScanSettings, WantedRecords
+from pyspark_rocketmq_store.settings import ScanSettings, WantedRecords, require_log
 
 _HEAD_SIZE: Final = 128
 _READ_BYTES: Final = 8 << 20
@@ -70,8 +70,7 @@ def stretch_of(segment: SegmentFile, start: int, stop: int, deleted: Mapping[byt
 
 def segments_of(disk: Disk, directory: str) -> list[SegmentFile]:
     """Return the segments, lowest first, even if a broker deletes some meanwhile."""
-    if not disk.is_dir(directory):
-        raise StoreError(f"{directory} is not a directory: no commit log there", hint="give the directory above it")
+    require_log(disk, directory)
     for _ in range(_LISTING_TRIES):
         try:
             return [segment for segment in list_segments(disk, directory) if segment.size]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from aerobee.errors import StoreError
 from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD
 from aerobee.model.fields import whole_of
+from aerobee.runtime.seams import Disk
 from pyspark_rocketmq.options import Option, OptionError, boolean, moment_ms, one_of, read_options, size_bytes, text
 
 # As much as Spark gives a task for files (spark.sql.files.maxPartitionBytes). Each further task costs 20 ms.
@@ -68,7 +71,7 @@ def read_settings(options: Mapping[str, str]) -> ScanSettings:
     values = read_options(options, OPTIONS)
     if values["path"] is None:
         raise OptionError('no directory: spark.read.format("rocketmq_store").load(DIR)')
-    root = values["path"].removeprefix("file://").rstrip("/") or "/"
+    root = local_path(values["path"])
     topics = None
     if values["topic"] is not None:
         topics = frozenset(part.strip().encode() for part in values["topic"].split(",") if part.strip())
@@ -86,3 +89,28 @@ def read_settings(options: Mapping[str, str]) -> ScanSettings:
         archived=values["archived"],
         pushdown=values["filterPushdown"],
     )
+
+
+def local_path(given: str) -> str:
+    """Return the path of a directory that a user gives as a path or as a URL of a file."""
+    return given.strip().removeprefix("file://").rstrip("/") or "/"
+
+
+def require_log(disk: Disk, directory: str) -> None:
+    """Raise StoreError where the directory of a log does not exist. The error suggests a similar name."""
+    if disk.is_dir(directory):
+        return
+    root = directory.removesuffix("/commitlog")
+    near = None if disk.is_dir(root) else nearest_directory(disk, root)
+    hint = f"Did you mean {near}?" if near else "Give the directory above it."
+    raise StoreError(f"{directory} is not a directory: no commit log there", hint=hint)
+
+
+def nearest_directory(disk: Disk, path: str) -> str | None:
+    """Return the path of something beside a missing directory that has a similar name."""
+    above, _, name = path.rpartition("/")
+    beside = above or ("/" if path.startswith("/") else ".")
+    near = difflib.get_close_matches(name, disk.listdir(beside) if disk.is_dir(beside) else (), n=1)
+    if not near:
+        return None
+    return f"{above}/{near[0]}" if above else near[0]

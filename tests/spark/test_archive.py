@@ -144,6 +144,7 @@ def test_archive_and_a_live_cluster(spark: SparkSession, tmp_path: Path, wait_sy
     from aerobee.admin.topics import delete_topic
     from aerobee.testing.cluster import LocalCluster
     from pyspark_rocketmq.jobs.cluster import converse
+    from pyspark_rocketmq.jobs.sql import Places, TopicSql
     from pyspark_rocketmq_store import archive
 
     with LocalCluster(
@@ -170,6 +171,8 @@ def test_archive_and_a_live_cluster(spark: SparkSession, tmp_path: Path, wait_sy
             found = archive.read(spark, str(target), topic="orders", **given)  # type: ignore[arg-type]
             seen = sorted(int(row.body[:6]) for row in found.collect())
             assert seen == [*range(archived), *range(5000, 5400)], given
+        sql = TopicSql(spark, Places(cluster.namesrv, archive=str(target)))
+        assert sql.query("select count(*) from orders").collect()[0][0] == archived + 400
 
 
 def test_the_commands(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:

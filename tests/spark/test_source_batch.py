@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
 
+from aerobee.errors import AerobeeError
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
 from aerobee.sync import Producer
@@ -223,3 +226,42 @@ def test_a_bad_schema_and_an_end_that_is_not_there(spark: SparkSession, cluster:
     with pytest.raises(PySparkException, match=r"messages up to 999 are gone.*failOnDataLoss=false"):
         topic_of(spark, cluster, topic, endingOffsets=end).count()
     assert topic_of(spark, cluster, topic, endingOffsets=end, failOnDataLoss="false").count() == 5
+
+
+def test_no_way_to_read_leaves_out_a_broker_that_is_away(
+    spark: SparkSession, fresh_cluster: Any, tmp_path: Path
+) -> None:
+    """The name server has dropped the broker, so that no route names it. Every read knows of it all the same."""
+    from pyspark_rocketmq.jobs.failures import failure
+    from pyspark_rocketmq.jobs.sql import Places, TopicSql
+
+    # The session keeps the view that SQL makes of a topic: a second try of this test needs another name.
+    topic = fresh_cluster.topic("orders")
+    fresh_cluster.send(topic, ["x"] * 40)
+    fresh_cluster.register()
+    given = {"nameServer": fresh_cluster.namesrv, "topic": topic, "retryTimeoutMs": "1000"}
+    sql = TopicSql(spark, Places(fresh_cluster.namesrv, timeout_s=3.0))
+
+    def batch(**more: str) -> int:
+        return spark.read.format("rocketmq").options(**given, **more).load().count()
+
+    def stream() -> int:
+        frame = spark.readStream.format("rocketmq").options(**given, startingOffsets="earliest").load()
+        writing = frame.writeStream.format("noop").trigger(availableNow=True)
+        query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        query.awaitTermination()
+        return sum(one["numInputRows"] for one in query.recentProgress)
+
+    reads: tuple[Callable[[], int], ...] = (
+        batch,
+        lambda: batch(columns="queue_offset"),
+        lambda: sql.query(f"select count(*) from `{topic}`").collect()[0][0],
+        stream,
+    )
+    assert [read() for read in reads] == [40] * 4
+    fresh_cluster.kill(1)
+    for read in reads:
+        with pytest.raises(Exception, match=topic) as raised:
+            read()
+        error = raised.value if isinstance(raised.value, AerobeeError) else failure(raised.value)
+        assert f"a part of topic {topic} is on broker group broker-b, which" in str(error), error

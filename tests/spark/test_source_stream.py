@@ -179,4 +179,4 @@ def test_a_stream_of_nothing_ends_with_one_clear_error(spark: SparkSession, clus
         run_now(stream_of(spark, cluster, "nothing-there"), tmp_path)
     assert not list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")), "nothing was committed"
     with pytest.raises(PySparkException, match="a stream has no end"):
-        run_now(stream_of(spark, cluster, "t", endingOffsets="latest"), tmp_path / "other")
+        run_now(stream_of(spark, cluster, cluster.topic("endless"), endingOffsets="latest"), tmp_path / "other")

@@ -152,5 +152,6 @@ def test_a_segment_deleted_after_planning(spark: SparkSession, tmp_path: Path) -
     ],
 )
 def test_wrong_words(spark: SparkSession, tmp_path: Path, options: dict[str, str], schema: str, words: str) -> None:
+    (tmp_path / "commitlog").mkdir()
     with pytest.raises(Exception, match=words):
         scan(spark, tmp_path, schema, **options).count()

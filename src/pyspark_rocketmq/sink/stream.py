@@ -11,8 +11,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from aerobee.model.numbers import parse_int
-from pyspark_rocketmq.options import OptionError
 from pyspark_rocketmq.sink.levels import BatchName, Level, level_of
+from pyspark_rocketmq.sinkoptions import require_no_job
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
@@ -20,8 +20,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
     `overwrite` is the output mode "complete": each batch appends all rows of the result, as Kafka's sink does.
     """
-    if any(name.lower() == "jobid" for name in options):
-        raise OptionError("option jobId: it names a batch write; a stream is named by its query and checkpoint")
+    require_no_job(options)
     # Spark creates this twice for each batch, so only tasks ask the brokers.
     return StreamWriter(level_of(options, schema, probe=False))
 

@@ -53,7 +53,9 @@ class ArchiveIndex:
     """What an archive holds of each queue. Manifests are read once, and new ones are looked for now and then."""
 
     def __init__(self, directory: str) -> None:
-        self._directory = directory.removeprefix("file://").rstrip("/") or "/"
+        from pyspark_rocketmq_store.settings import local_path
+
+        self._directory = local_path(directory)
         self._disk = InlineDisk()
         self._clock = SystemClock()
         self._read: set[tuple[str, int, int]] = set()

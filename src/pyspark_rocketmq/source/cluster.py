@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterable
 
@@ -19,10 +18,7 @@ from pyspark_rocketmq.source.missing import MissingPart
 from pyspark_rocketmq.source.planning import PACKED_OFFSETS, PACKED_RECORDS, Bounds, QueueRange, partitions_of
 from pyspark_rocketmq.source.pulling import PlannedRange, RangesPartition, needs_no_record
 from pyspark_rocketmq.source.settings import SourceSettings, Wanted
-
-
-class NoSuchTopicError(AerobeeError):
-    """A topic that the name servers do not know."""
+from pyspark_rocketmq.source.topics import NoSuchTopicError, no_such_topic
 
 
 class Cluster(BlockingClient):
@@ -48,7 +44,7 @@ class Cluster(BlockingClient):
             if route is not None:
                 found += [queue for queue in route.read_queues if wanted.takes(queue)]
             elif missing_is_error and wanted.pattern is None and not any(self.away[topic].values()):
-                raise self._no_such_topic(topic)
+                raise no_such_topic(self, topic)
         self._asked = names
         if missing_is_error and not any(any(self.away[topic].values()) for topic in names):
             _require_assigned(wanted, found)
@@ -96,11 +92,6 @@ class Cluster(BlockingClient):
             and not is_system_topic(topic)
             and (special or not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)))
         )
-
-    def _no_such_topic(self, topic: str) -> NoSuchTopicError:
-        near = difflib.get_close_matches(topic, [one for one in self.topics() if not is_system_topic(one)], n=1)
-        meant = f": did you mean {near[0]!r}?" if near else ""
-        return NoSuchTopicError(f"topic {topic!r} does not exist at {', '.join(self.config.namesrv)}{meant}")
 
     def bounds(
         self, queues: Collection[MessageQueue], *, unreachable: Callable[[str, AerobeeError], None] | None = None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from aerobee.client.core.tls import ClientTls
+from aerobee.errors import InvalidArgumentError
 from pyspark_rocketmq.options import COMMON, OptionError, duration_ms, endpoint_of, moment_ms, read_options, size_bytes
 
 
@@ -115,8 +118,36 @@ def test_mistakes_are_errors_at_load() -> None:
         DefaultSource({"nameserver": "a:1"}).schema()
     few = DefaultSource({"nameserver": "a:1", "topic": "t", "columns": "tags, body"})
     assert few.schema().fieldNames() == ["tags", "body"]
+    with pytest.raises(OptionError, match=r"unknown column 'BODY' .did you mean body"):
+        DefaultSource({"nameserver": "a:1", "topic": "t", "columns": "BODY"}).schema()
     with pytest.raises(OptionError, match=r"option columns: 'tag' has the unknown column 'tag' .did you mean tags"):
         DefaultSource({"nameserver": "a:1", "topic": "t", "columns": "tag"}).schema()
+
+
+def test_mistakes_of_a_write_and_a_missing_archive_are_errors_before_the_start(tmp_path: Path) -> None:
+    """Spark creates the source at start(), but it creates the writer of a stream in the first batch."""
+    from pyspark_rocketmq import DefaultSource
+
+    stream = {"nameserver": "a:1", "topic": "t", "checkpointlocation": "/c"}
+    for given, words in (
+        ({"jobid": "x"}, "option jobId: it names a batch write"),
+        ({"deliveryguarantee": "exactly"}, "'exactly' is none of .* .did you mean exactly-once"),
+        ({"createtopics": "true", "requestbytes": "1g"}, "option requestBytes: 1073741824 is above"),
+        ({"createtopics": "true", "startingoffsets": "latest"}, "option startingOffsets: is an option for reading"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            DefaultSource({**stream, **given})
+    DefaultSource({"nameserver": "a:1", "topic": "t", "jobid": "x"})
+    (tmp_path / "archive" / "_manifest").mkdir(parents=True)
+    DefaultSource({"nameserver": "a:1", "topic": "t", "archive": str(tmp_path / "archive")})
+    for path in (tmp_path / "archiv", f"file://{tmp_path}/archiv/"):
+        with pytest.raises(InvalidArgumentError, match=f"there is no directory .*Did you mean {tmp_path}/archive"):
+            DefaultSource({"nameserver": "a:1", "topic": "t", "archive": str(path)})
+    for option in ("tlsca", "tls.client.keypath"):
+        with pytest.raises(OptionError, match=r"option (tlsCa|tls.client.keyPath): there is no file /no/where"):
+            DefaultSource({"nameserver": "a:1", "topic": "t", option: "/no/where"})
+    with pytest.raises(InvalidArgumentError, match="is no archive"):
+        DefaultSource({"nameserver": "a:1", "topic": "t", "archive": str(tmp_path)})
 
 
 def test_a_stream_with_wrong_options_says_why() -> None:

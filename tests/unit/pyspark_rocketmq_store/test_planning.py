@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThan, StringStartsWith
 
-from aerobee.errors import CorruptLogError
+from aerobee.errors import CorruptLogError, StoreError
 from aerobee.hot.log.record import Draft, encode_records
 from aerobee.runtime.disk import InlineDisk
 from aerobee.store.readonly import manifest_directory, manifest_name, parse_manifest_name
@@ -173,3 +173,22 @@ def test_names_of_an_archive() -> None:
     assert parse_manifest_name(f".{manifest_name(5, 10)}.tmp") is None
     assert archived_until(10, [(0, 10), (10, 20), (20, 30), (40, 50)]) == 30
     assert archived_until(7, [(0, 10), (10, 20)]) == 7
+
+
+def test_a_directory_that_is_not_there_is_an_error_at_load(tmp_path: Path) -> None:
+    """Spark creates the source at load(), even where the columns are named."""
+    from pyspark_rocketmq_store import DefaultSource
+
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    (tmp_path / "file").write_bytes(b"")
+    DefaultSource({"path": str(tmp_path / "store")})
+    for path, words in (
+        (tmp_path / "stroe", f"stroe/commitlog is not a directory: no commit log there. Did you mean {tmp_path}/store"),
+        (tmp_path / "store" / "commitlog", "no commit log there. Give the directory above it"),
+        (tmp_path / "file" / "x", "no commit log there. Give the directory above it"),
+        (tmp_path / "far" / "away", "no commit log there. Give the directory above it"),
+    ):
+        with pytest.raises(StoreError, match=words):
+            DefaultSource({"path": str(path)})
+    with pytest.raises(OptionError, match="no option brokr: did you mean broker"):
+        DefaultSource({"path": str(tmp_path / "store"), "brokr": "b"})

@@ -20,17 +20,19 @@ from aerobee.errors.codes import SubscriptionError
 from aerobee.model.queue import MessageQueue
 from aerobee.sync import LitePullConsumer, Producer
 from aerobee.testing.cluster import LocalCluster
-from pyspark_rocketmq.columns.schema import spark_schema
+from pyspark_rocketmq import DefaultSource
+from pyspark_rocketmq.columns.schema import DEFAULT_SCHEMA, spark_schema
 from pyspark_rocketmq.jobs.cluster import converse
 from pyspark_rocketmq.options import Endpoint
 from pyspark_rocketmq.source import pulling
 from pyspark_rocketmq.source.batch import batch_reader, plan
-from pyspark_rocketmq.source.cluster import Cluster, NoSuchTopicError
+from pyspark_rocketmq.source.cluster import Cluster
 from pyspark_rocketmq.source.mirror import GroupInUseError
 from pyspark_rocketmq.source.pulling import DataLossError
 from pyspark_rocketmq.source.pushdown import Pushed
 from pyspark_rocketmq.source.settings import Wanted, source_settings
 from pyspark_rocketmq.source.stream import StreamReader, stream_reader
+from pyspark_rocketmq.source.topics import NoSuchTopicError
 
 SCHEMA = spark_schema(["topic", "broker", "queue_id", "queue_offset", "body", "tags"])
 ALL = ReadAllAvailable()
@@ -121,6 +123,15 @@ def test_what_is_not_there_is_said(cluster: LocalCluster) -> None:
         read_batch(cluster, topicPattern="nothing.*")
     with pytest.raises(NoSuchTopicError, match="has no queue 7"):
         read_batch(cluster, assign='{"orders":[7]}')
+    # Spark asks for the columns at load(): a topic with a wrong name is an error there.
+    there = {"nameserver": cluster.namesrv}
+    with pytest.raises(NoSuchTopicError, match=r"topic 'ordres' does not exist.*did you mean 'orders'"):
+        DefaultSource({**there, "topic": "orders,ordres"}).schema()
+    assert DefaultSource({**there, "topic": "orders"}).schema() == DEFAULT_SCHEMA
+    cluster.kill(0)
+    assert DefaultSource({**there, "path": "orders"}).schema() == DEFAULT_SCHEMA
+    assert DefaultSource({"nameserver": "127.0.0.1:1", "topic": "ordres"}).schema() == DEFAULT_SCHEMA
+    cluster.restart(0)
     with pytest.raises(SubscriptionError, match="parse"):
         send(cluster, "orders", 1)
         read_batch(cluster, topic="orders", sql92="a >")
