@@ -62,7 +62,7 @@ def columns_of(value: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
     for name in names:
         if name not in c.COLUMNS:
-            near = difflib.get_close_matches(name, c.COLUMNS, n=1, cutoff=0.5)
+            near = difflib.get_close_matches(name.lower(), c.COLUMNS, n=1, cutoff=0.5)
             raise ValueError(f"has the unknown column {name!r}" + (f" (did you mean {near[0]}?)" if near else ""))
     if not names:
         raise ValueError("names no column")
@@ -187,6 +187,7 @@ def source_settings(options: Mapping[str, str], environ: Mapping[str, str], *, s
     if not streaming and values["startingOffsets"] == LATEST:
         raise OptionError("option startingOffsets: a batch read cannot begin at latest, because nothing comes after it")
     _refuse_together(values, given)
+    _refuse_strangers(values, wanted)
     group = values["group"]
     if values["startingOffsets"] == COMMITTED and group is None:
         raise OptionError("option startingOffsets: committed needs option group")
@@ -228,6 +229,17 @@ def _refuse_together(values: Mapping[str, Any], given: Mapping[str, str]) -> Non
     for name in ("sql92", "startingTimestamp", "endingTimestamp", "filterPushdown"):
         if values[name]:
             raise OptionError(f"options archive and {name}: give one of them; archived files are read by offsets")
+
+
+def _refuse_strangers(values: Mapping[str, Any], wanted: Wanted) -> None:
+    """Raise OptionError for offsets of a topic that is not read. If its name is mistyped, they would not count."""
+    for option in ("startingOffsets", "endingOffsets"):
+        if wanted.pattern is not None or not isinstance(values[option], Mapping):
+            continue
+        for topic in sorted({queue.topic for queue in values[option]} - set(wanted.topics)):
+            near = difflib.get_close_matches(topic, wanted.topics, n=1, cutoff=0.5)
+            meant = f": did you mean {near[0]!r}?" if near else ""
+            raise OptionError(f"option {option} names topic {topic!r}, which is not read{meant}")
 
 
 def _filter(values: Mapping[str, Any]) -> Filter:

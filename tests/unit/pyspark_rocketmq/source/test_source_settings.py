@@ -78,6 +78,10 @@ def test_edges() -> None:
         for one in texts:
             with pytest.raises(OptionError, match=f"option {name}"):
                 read(topic="t", **{name: one})
+    for option, said in (("startingOffsets", "'orders'"), ("endingOffsets", "'orders'")):
+        with pytest.raises(OptionError, match=f"option {option} names topic 'ordres', which is not read: .* {said}"):
+            read(topic="orders,others", **{option: '{"orders":{"b":{"0":7}},"ordres":{"b":{"0":7}}}'})
+    read(topicPattern="or.*", startingOffsets='{"ordres":{"b":{"0":7}}}')
     with pytest.raises(OptionError, match="startingOffsets and startingTimestamp"):
         read(topic="t", startingOffsets="earliest", startingTimestamp="1")
     with pytest.raises(OptionError, match="a stream has no end"):
