@@ -47,6 +47,9 @@ class AckHandlers:
     def __init__(self, pop: Pop, flow: FlowControl) -> None:
         self._pop = pop
         self._flow = flow
+        # What one answer about messages in flight has room for.
+        self.messages_told: int = _TOLD_IN_ALL
+        self.queues_told: int = _QUEUES_TOLD_MAX
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -161,11 +164,11 @@ class AckHandlers:
     def _tell(self, command: Command) -> Slices:
         ext = command.ext
         each = int_or(ext.get("maxMsgNums"), _TOLD_MAX, 0, _TOLD_MAX)
-        room = _TOLD_IN_ALL
+        room = self.messages_told
         rows: list[str] = []
         queues_left = left = 0
         for one in self._pop.in_flight(ext.get("consumerGroup") or None, ext.get("topic") or None, each):
-            if len(rows) >= _QUEUES_TOLD_MAX:
+            if len(rows) >= self.queues_told:
                 queues_left += 1
                 left += one.count
             else:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from aerobee.admin.pops import read_in_flight
-from aerobee.broker.pop import Key, ackrequests
+from aerobee.broker.pop import Key
 from aerobee.broker.pop.ackrequests import AckHandlers
 from aerobee.broker.pop.asked import Lease
 from aerobee.broker.pop.table import PopTable
 from aerobee.model.topic import TopicConfig
+from aerobee.net.turns import Sliced
 from aerobee.protocol.bodies.pop import BatchAck
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode
-from aerobee.protocol.command import request
+from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.group import DeleteSubscriptionGroupRequestHeader
 from aerobee.protocol.headers.topic import DeleteTopicRequestHeader
 from aerobee.store.config import StoreConfig
@@ -353,8 +354,17 @@ def test_changes_without_end_take_no_memory() -> None:
     assert sum(len(one.offsets) for one in table.due(3 * _DAY_MS, 100)) == 4
 
 
-def test_what_is_in_flight_is_told_in_slices_and_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_in_flight_is_told_in_slices_and_what_is_left_out_is_said() -> None:
     """One question about everything in flight neither holds the loop nor outgrows a frame, and it never cuts unsaid."""
+
+    def told(work: Sliced) -> tuple[int, Command]:
+        slices, count = work.slices, 0
+        while True:
+            try:
+                next(slices)
+            except StopIteration as end:
+                return count, end.value
+            count += 1
 
     async def main(kit: BrokerKit) -> None:
         with_topic(kit, queues=5)
@@ -362,15 +372,14 @@ def test_what_is_in_flight_is_told_in_slices_and_what_is_left_out_is_said(monkey
             store(kit, 3, queue_id)
         assert len(await pop(kit, count=15)) == 15
         command = request(PrivateRequestCode.POP_IN_FLIGHT, opaque=9)
-        work = AckHandlers(kit.broker.pop, kit.state.flow).in_flight(kit.connect().channel, command)
-        assert len(list(work.slices)) == 5, "one slice for each queue"
-        answer = await kit.connect().call(command)
-        queues, words = read_in_flight(answer, "broker-a")
+        queues, words = read_in_flight(await kit.connect().call(command), "broker-a")
         assert [(one.in_flight, len(one.messages)) for one in queues] == [(3, 3)] * 5
         assert words == ()
-        monkeypatch.setattr(ackrequests, "_TOLD_IN_ALL", 7)
-        monkeypatch.setattr(ackrequests, "_QUEUES_TOLD_MAX", 4)
-        queues, words = read_in_flight(await kit.connect().call(command), "broker-a")
+        handlers = AckHandlers(kit.broker.pop, kit.state.flow)
+        handlers.messages_told, handlers.queues_told = 7, 4
+        slices, answer = told(handlers.in_flight(kit.connect().channel, command))
+        assert slices == 5, "one for each queue"
+        queues, words = read_in_flight(answer, "broker-a")
         assert [(one.in_flight, len(one.messages)) for one in queues] == [(3, 3), (3, 3), (3, 1), (3, 0)]
         assert words == ("broker broker-a left out 1 queues with 3 messages in flight: name a topic or a group",)
 
