@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -175,7 +176,7 @@ def main() -> None:
     parser.add_argument("directory", nargs="?", type=Path, default=Path("docs/img"))
     parser.add_argument("--all", action="store_true", help="take every page in both schemes and two widths")
     parser.add_argument("--serve", action="store_true", help="take nothing, and run until Ctrl-C")
-    parser.add_argument("--only", default="", help="with --all: pages whose name contains this")
+    parser.add_argument("--only", default="", help="take those whose name this expression finds")
     parser.add_argument("--no-spark", action="store_true", help="do not start Spark")
     parser.add_argument("--seconds", type=float, default=90.0, help="how long the shop runs before the first picture")
     given = parser.parse_args()
@@ -199,12 +200,14 @@ def main() -> None:
                 for scheme in ("light", "dark"):
                     for width in (1280, 390):
                         for name, path in every_page(message).items():
-                            if given.only in name:
+                            if re.search(given.only, name):
                                 photographer.shoot(
                                     path, given.directory / f"{name}-{scheme}-{width}.png", scheme, width, None
                                 )
             else:
                 for name, path, scheme, width, height in WANTED:
+                    if not re.search(given.only, name):
+                        continue
                     file = given.directory / f"{name}.png"
                     photographer.shoot(path.format(message=message), file, scheme, width, height)
                     small(file)

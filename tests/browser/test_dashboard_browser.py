@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.dashboardkit import RunningDashboard
 from aerobee.testing.dashboardshop import GROUP, TOPIC, fill_shop
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+CHROMIUM = os.environ.get("AEROBEE_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = Path(__file__).parents[2] / ".build" / "axe" / "axe.min.js"
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",

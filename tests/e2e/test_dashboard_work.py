@@ -251,3 +251,20 @@ def test_the_dashboard_shows_and_logs_no_secret(
             seen.append(reply.text)
     assert sum("gina" in text for text in seen) > 3
     assert not any(secret in text for secret in secrets for text in (*seen, caplog.text))
+
+
+def test_a_tail_ends_when_the_dashboard_stops(cluster: LocalCluster, caplog: pytest.LogCaptureFixture) -> None:
+    """The stream is ended and not cut off: that took two seconds and wrote a stack trace."""
+    assert cluster.security is not None
+    who, began = cluster.security.admin, threading.Event()
+    tls = cluster.client_options["tls"]
+    options = DashboardOptions(namesrv=cluster.namesrv, port=0, credentials=who, tls=tls)  # type: ignore[arg-type]
+    with RunningDashboard(options) as running:
+        reader = Reader(running.address)
+        reader.login(who.access_key, who.secret_key)
+        following = threading.Thread(target=lambda: reader.stream(f"/raw/tail?topic={TOPIC}", [], 1 << 30, began))
+        following.start()
+        assert began.wait(60)
+    following.join(60)
+    assert not following.is_alive()
+    assert [one for one in caplog.records if one.levelno >= logging.ERROR] == []

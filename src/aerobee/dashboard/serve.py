@@ -16,6 +16,7 @@ from aerobee.app.identity import joined
 from aerobee.app.process import CannotListenError, stopped_or_failed
 from aerobee.dashboard.gate import Gate
 from aerobee.dashboard.options import DashboardOptions, Mode
+from aerobee.dashboard.pages.tail import end_tails
 from aerobee.dashboard.web import Web
 from aerobee.errors import InvalidArgumentError
 from aerobee.runtime.clock import SystemClock
@@ -74,6 +75,7 @@ async def _serve(web: Web, sock: socket.socket, ready: Callable[[], None], stop:
     serving.add_done_callback(lambda done: failed.set())
     ready()
     code = await stopped_or_failed(stop, failed)
+    end_tails()
     server.should_exit = True
     await serving
     return code

@@ -34,7 +34,13 @@ _BEAT_S: Final = 15.0
 PULL: Final = 32
 _PATHS: Final = ("topic", "tag", "sql92", "text")
 
-_running: set[object] = set()
+_running: set[_Follower] = set()
+
+
+def end_tails() -> None:
+    """End every stream with a word to its reader: the server stops, and would have to cut them off."""
+    for one in tuple(_running):
+        one.end("the dashboard stops")
 
 
 @page("/tail", title="Tail", menu="Tail")
@@ -107,6 +113,11 @@ class _Follower:
         finally:
             following.cancel()
             _running.discard(self)
+
+    def end(self, words: str) -> None:
+        """End the stream soon."""
+        self._problem = words
+        self._arrived.set()
 
     async def _run(self) -> None:
         try:
