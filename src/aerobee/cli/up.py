@@ -74,6 +74,9 @@ def up(as_json: bool, brokers: int, replicas: int, **given: Unpack[_Given]) -> i
     from aerobee.app.up import up as up_one
     from aerobee.runtime.machine import resolve
 
+    if given["data"] is not None and not given["data"].strip():
+        # An unset variable of a shell: the store would lie in the current directory, among whatever is there.
+        raise click.UsageError("--data names no directory")
     log = log_file(given)
     options = UpOptions(
         host=resolve(given["host"]),
