@@ -30,13 +30,14 @@ def no_such_topic(client: BlockingClient, topic: str) -> NoSuchTopicError:
 def require_topics(endpoint: Endpoint, topics: Iterable[str]) -> None:
     """Raise NoSuchTopicError where the name servers know no such topic.
 
-    Any other answer, and none, is left to the read itself: it waits for servers that are away, and names them.
+    Any other answer, and none, is left to the read itself: it waits for servers that are away, and names them. A name
+    server that was just started knows no broker, and so no topic. The first broker tells it of the others' topics.
     """
     timeout_ms = min(endpoint.request_timeout_ms, _LOOK_MS)
     client = BlockingClient(replace(endpoint, request_timeout_ms=timeout_ms).client_config())
     try:
         for topic in topics:
-            if client.route(topic) is None and not any(client.away[topic].values()):
+            if client.route(topic) is None and not any(client.away[topic].values()) and client.registered():
                 raise no_such_topic(client, topic)
     except NoSuchTopicError:
         raise

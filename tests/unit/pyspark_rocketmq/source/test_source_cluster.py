@@ -131,7 +131,12 @@ def test_what_is_not_there_is_said(cluster: LocalCluster) -> None:
     cluster.kill(0)
     assert DefaultSource({**there, "path": "orders"}).schema() == DEFAULT_SCHEMA
     assert DefaultSource({"nameserver": "127.0.0.1:1", "topic": "ordres"}).schema() == DEFAULT_SCHEMA
+    # A name server that was just started knows nothing: nobody can say that a topic does not exist.
+    cluster.kill(1)
+    cluster.restart_namesrv(0)
+    assert DefaultSource({**there, "topic": "orders"}).schema() == DEFAULT_SCHEMA
     cluster.restart(0)
+    cluster.restart(1)
     with pytest.raises(SubscriptionError, match="parse"):
         send(cluster, "orders", 1)
         read_batch(cluster, topic="orders", sql92="a >")
