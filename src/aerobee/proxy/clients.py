@@ -36,6 +36,9 @@ from aerobee.proxy.backend import Backend, Peer
 
 # A client that sends no heartbeat for this long is gone. RocketMQ: ProxyConfig.channelExpiredTimeout.
 EXPIRED_S: Final = 120.0
+# One without a telemetry stream is gone sooner. It was killed, or its network was cut: a client that lives opens its
+# stream again within seconds, and sends a heartbeat every ten.
+QUIET_S: Final = 30.0
 CLIENTS_MAX: Final = 20_000
 
 
@@ -226,7 +229,9 @@ class GrpcClients:
     def expired(self) -> list[GrpcClient]:
         """Remove and return the clients that were not heard of for too long."""
         now_s = self._now_s()
-        late = [one for one in self._clients.values() if now_s - one.seen_s > EXPIRED_S]
+        late = [
+            one for one in self._clients.values() if now_s - one.seen_s > (QUIET_S if one.tell is None else EXPIRED_S)
+        ]
         for one in late:
             self.forget(one)
         return late

@@ -18,7 +18,7 @@ from aerobee.hot.log.properties import decode_properties
 from aerobee.hot.log.record import Record
 from aerobee.hot.wire.grpcmessage import received
 from aerobee.model import sysproperties as keys
-from aerobee.model.compression import decompress
+from aerobee.model.compression import DecompressionError, decompress
 from aerobee.model.names import pop_retry_topic
 from aerobee.model.numbers import NumberError, int_or, parse_int
 from aerobee.protocol.v2 import enums
@@ -32,7 +32,7 @@ from aerobee.protocol.v2.values import (
     PbResource,
     PbSystemProperties,
 )
-from aerobee.proxy.rules import timestamp_of
+from aerobee.proxy.rules import BODY_MAX, timestamp_of
 from aerobee.proxy.status import RefusedCallError
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -169,12 +169,19 @@ def pb_message(record: Record, topic: str, group: str, handle: Receipt | None, n
 
 
 def _body(record: Record) -> tuple[bytes, int]:
-    """Return the body as every client reads it: gzip as it is, all other compression taken off."""
+    """Return the body as every client reads it: gzip as it is, all other compression taken off.
+
+    A body that is not what its flags say, or becomes larger than any client sends, is told as it is stored. Other
+    messages would wait for ever behind one that cannot be told.
+    """
     if not record.sys_flag & COMPRESSED:
         return record.body, enums.IDENTITY
     if record.body[:2] == _GZIP_MAGIC:
         return record.body, enums.GZIP
-    return decompress(record.body, record.sys_flag), enums.IDENTITY
+    try:
+        return decompress(record.body, record.sys_flag, BODY_MAX), enums.IDENTITY
+    except DecompressionError:
+        return record.body, enums.IDENTITY
 
 
 def _type(properties: dict[str, str]) -> int:

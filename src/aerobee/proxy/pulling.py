@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
+from aerobee.hot.log.layout import COMPRESSED
 from aerobee.hot.log.record import decode_records
 from aerobee.model.numbers import INT64_MAX, int_or
 from aerobee.protocol.codes import RequestCode, ResponseCode
@@ -31,7 +33,7 @@ from aerobee.protocol.v2.enums import Code
 from aerobee.protocol.v2.values import PbMessageQueue, PbStatus
 from aerobee.proxy.backend import route_or_refuse
 from aerobee.proxy.delivered import pb_message
-from aerobee.proxy.receiving import filter_of
+from aerobee.proxy.receiving import ANSWER_BYTES_MAX, filter_of
 from aerobee.proxy.rules import group_of, millis, topic_of
 from aerobee.proxy.status import OK, RefusedCallError, code_of
 
@@ -76,8 +78,17 @@ async def pull_message(caller: Caller, request: PbPullMessageRequest) -> None:
     now_ms = caller.now_ms()
     if answer.code == ResponseCode.SUCCESS:
         caller.send(PbPullMessageResponse(status=OK))
+        size = 0
         for record in decode_records(answer.body):
-            caller.send(PbPullMessageResponse(message=pb_message(record, topic, group, None, now_ms)))
+            if size >= ANSWER_BYTES_MAX:
+                caller.send(PbPullMessageResponse(next_offset=record.queue_offset))
+                caller.end()
+                return
+            message = pb_message(record, topic, group, None, now_ms)
+            size += len(message.body)
+            caller.send(PbPullMessageResponse(message=message))
+            if record.sys_flag & COMPRESSED:
+                await asyncio.sleep(0)
     elif answer.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY):
         caller.send(PbPullMessageResponse(status=PbStatus(Code.MESSAGE_NOT_FOUND, "no new message")))
     elif answer.code == ResponseCode.PULL_OFFSET_MOVED:
@@ -125,6 +136,8 @@ async def query_offset(caller: Caller, request: PbQueryOffsetRequest) -> PbQuery
     else:
         if request.timestamp is None:
             raise RefusedCallError(Code.BAD_REQUEST, "the policy TIMESTAMP needs a time")
-        code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-        header = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=millis(request.timestamp))
+        code, at_ms = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, millis(request.timestamp)
+        if abs(at_ms) > INT64_MAX:
+            raise RefusedCallError(Code.BAD_REQUEST, "this time is no time")
+        header = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=at_ms)
     return PbQueryOffsetResponse(OK, await _ask(caller, address, code, header))

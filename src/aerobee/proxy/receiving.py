@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from aerobee.errors import AerobeeError
+from aerobee.hot.log.layout import COMPRESSED
 from aerobee.hot.log.properties import find_property
 from aerobee.hot.log.record import Record, decode_records
 from aerobee.model.numbers import int_or
@@ -53,6 +54,9 @@ RENEWED_MS: Final = 60_000
 _GIVEN_BACK_MS: Final = 1_000
 _NOT_BEFORE_MS: Final = 300
 _ACKS_AT_ONCE: Final = 16
+_ATTEMPT_ID_MAX: Final = 256
+# One answer brings so many bytes. Bodies that are compressed in the log could become far more.
+ANSWER_BYTES_MAX: Final = 16 << 20
 # What a stream with messages begins with.
 _FIRST: Final = encode(PbReceiveMessageResponse(status=OK))
 
@@ -63,6 +67,8 @@ async def receive_message(caller: Caller, request: PbReceiveMessageRequest, rene
     queue = request.message_queue
     topic = topic_of(queue.topic if queue is not None else None)
     broker = queue.broker.name if queue is not None and queue.broker is not None else ""
+    if len(request.attempt_id or "") > _ATTEMPT_ID_MAX:
+        raise RefusedCallError(Code.BAD_REQUEST, f"an attempt id has at most {_ATTEMPT_ID_MAX} characters")
     poll_ms = _poll_ms(caller, request)
     hidden_ms = RENEWED_MS if request.auto_renew else invisible_ms(request.invisible_duration)
     kind, text = filter_of(request.filter_expression)
@@ -87,13 +93,23 @@ async def receive_message(caller: Caller, request: PbReceiveMessageRequest, rene
     attempts = config.retry_max_times + 1 if config is not None else 17
     found: list[tuple[bytes, Receipt]] = []
     spent: list[tuple[Record, Receipt]] = []
+    too_many: list[Receipt] = []
+    size = 0
     handles, deliveries = Handles(answer, broker, hidden_ms), Deliveries(topic, group, now_ms)
     for record in decode_records(answer.body):
         handle = handles.of(record)
         if record.reconsume_times >= attempts:
             spent.append((record, handle))
+        elif size >= ANSWER_BYTES_MAX:
+            too_many.append(handle)
         else:
-            found.append((deliveries.message(record, handle), handle))
+            message = deliveries.message(record, handle)
+            size += len(message)
+            found.append((message, handle))
+            if record.sys_flag & COMPRESSED:
+                # Taking compression off takes time; others have their turn in between.
+                await asyncio.sleep(0)
+    await _give_back(caller, address, topic, group, too_many)
     for record, handle in spent:
         await _bury(
             caller, address, topic, group, handle, (find_property(record.properties, b"UNIQ_KEY") or b"").decode()
@@ -120,6 +136,13 @@ async def _deliver(
     if request.auto_renew:
         for _, handle in found:
             renewals.add(caller.client, topic, group, address, handle)
+
+    async def give_back() -> None:
+        await _give_back(
+            caller, address, topic, group, [renewals.take(topic, group, handle) for _, handle in found]
+        )  # fmt: skip
+
+    caller.unless_delivered(give_back)
     last = encode(PbReceiveMessageResponse(delivery_timestamp=timestamp_of(caller.now_ms())))
     caller.send_all([_FIRST, *(message for message, _ in found), last])
     caller.end()

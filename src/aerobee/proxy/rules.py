@@ -16,6 +16,7 @@ BODY_MAX: Final = 4 << 20
 PROPERTIES_MAX: Final = 128
 PROPERTY_BYTES_MAX: Final = 16 << 10
 GROUP_BYTES_MAX: Final = 64
+MESSAGE_ID_BYTES_MAX: Final = 255
 DELAY_MAX_MS: Final = 86_400_000
 RECOVERY_MAX_S: Final = 3600
 INVISIBLE_MIN_MS: Final = 10_000
@@ -86,8 +87,12 @@ def check_message(message: PbMessage, now_ms: int) -> PbSystemProperties:
     if len(message.body) > BODY_MAX:
         raise RefusedCallError(Code.MESSAGE_BODY_TOO_LARGE, f"a body has at most {BODY_MAX} bytes")
     _check_properties(message.user_properties, system)
-    if not system.message_id.strip():
-        raise RefusedCallError(Code.ILLEGAL_MESSAGE_ID, "a message has an id")
+    unique = system.message_id
+    if not unique.strip() or len(unique.encode()) > MESSAGE_ID_BYTES_MAX or _CONTROL.search(unique):
+        raise RefusedCallError(
+            Code.ILLEGAL_MESSAGE_ID,
+            f"a message has an id of at most {MESSAGE_ID_BYTES_MAX} bytes and without control characters",
+        )
     recovery_s = millis(system.orphaned_transaction_recovery_duration) / 1000
     if recovery_s > RECOVERY_MAX_S:
         raise RefusedCallError(Code.BAD_REQUEST, f"a transaction is asked about after {RECOVERY_MAX_S} s at the latest")
@@ -119,6 +124,10 @@ def _check_properties(user: dict[str, str], system: PbSystemProperties) -> None:
         if not key.strip() or _CONTROL.search(key):
             raise RefusedCallError(Code.ILLEGAL_MESSAGE_KEY, "a key is not blank and has no control character")
         size += len(key.encode())
+    for name, text in (("trace context", system.trace_context or ""), ("born host", system.born_host)):
+        if _CONTROL.search(text):
+            raise RefusedCallError(Code.BAD_REQUEST, f"there are control characters in the {name}")
+        size += len(text.encode())
     if size > PROPERTY_BYTES_MAX:
         raise RefusedCallError(
             Code.MESSAGE_PROPERTIES_TOO_LARGE, f"properties, tag and keys have at most {PROPERTY_BYTES_MAX} bytes"

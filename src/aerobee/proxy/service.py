@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from itertools import chain, islice
 from typing import Any, Final, TypeVar
 
@@ -51,6 +52,9 @@ PATH: Final = b"/apache.rocketmq.v2.MessagingService/"
 _IN_FLIGHT_MAX: Final = 50_000
 _CLIENT_ID_MAX: Final = 1024
 _SWEEP_S: Final = 2.0
+_LANGUAGE_MAX: Final = 32
+# Commands of a telemetry stream that wait for those before them. A client sends a few in minutes.
+_COMMANDS_MAX: Final = 64
 _ASK_S: Final = 3.0
 _ACKING_MAX: Final = 16
 # So many entries of a long answer are made in one turn.
@@ -119,6 +123,27 @@ class Caller:
     def end(self) -> None:
         """End a stream."""
         self._sink.end(self._call)
+
+    def unless_delivered(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Do some work if the client goes before it has read all of the stream."""
+        self._call.state = _Undelivered(work)
+
+
+class _Undelivered:
+    """What to do if a client goes away from what was sent to it."""
+
+    def __init__(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        self.work = work
+
+
+class _TelemetryStream:
+    """A telemetry stream: whose it is, and the commands that wait."""
+
+    def __init__(self) -> None:
+        self.client: GrpcClient | None = None
+        self.tell: Callable[[PbTelemetryCommand], None] | None = None
+        self.waiting: deque[bytes] = deque()
+        self.is_working = False
 
 
 Method = Callable[[Caller, Any], Awaitable[object]]
@@ -215,12 +240,22 @@ class MessagingService:
             sink.fail(call, grpc.UNAVAILABLE, "the server is stopping" if self._is_stopping else "too many calls")
         elif name == b"Telemetry":
             call.is_streaming = True
+            call.state = _TelemetryStream()
             sink.open(call)
 
     def message(self, sink: GrpcSink, call: GrpcCall, message: bytes) -> None:
         """Take the one message of a call, or one of a stream."""
         if call.is_streaming:
-            self._start(call, self._telemetry(sink, call, message), keyed=False)
+            stream = call.state
+            assert isinstance(stream, _TelemetryStream)
+            if len(stream.waiting) >= _COMMANDS_MAX:
+                self._stream_ended(call)
+                sink.fail(call, grpc.RESOURCE_EXHAUSTED, "too many commands at once")
+                return
+            stream.waiting.append(message)
+            if not stream.is_working:
+                stream.is_working = True
+                self._start(call, self._commands(sink, call, stream), keyed=False)
         elif call.state is None:
             call.state = message
         else:
@@ -231,6 +266,8 @@ class MessagingService:
         if call.is_streaming:
             self._stream_ended(call)
             sink.end(call)
+        elif self._is_stopping:
+            sink.fail(call, grpc.UNAVAILABLE, "the server is stopping")
         elif not isinstance(call.state, bytes):
             sink.fail(call, grpc.INTERNAL, "a call of this method has one message")
         else:
@@ -242,6 +279,9 @@ class MessagingService:
         """Stop the work on a call, unless it holds messages that must be given back."""
         if call.is_streaming:
             self._stream_ended(call)
+        if isinstance(call.state, _Undelivered):
+            self._start(call, call.state.work(), keyed=False)
+            call.state = None
         task = self._tasks.get(call)
         if task is not None and not call.path.endswith(b"ReceiveMessage"):
             task.cancel()
@@ -263,7 +303,7 @@ class MessagingService:
             raise RefusedCallError(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing")
         if len(client_id) > _CLIENT_ID_MAX:
             raise RefusedCallError(Code.BAD_REQUEST, f"a client id has at most {_CLIENT_ID_MAX} characters")
-        language = call.metadata.get(b"x-mq-language", b"").decode("utf-8", "replace")
+        language = call.metadata.get(b"x-mq-language", b"")[:_LANGUAGE_MAX].decode("utf-8", "replace")
         client = self.clients.of(client_id, sink.peer, language, user)
         if client is None:
             raise RefusedCallError(Code.TOO_MANY_REQUESTS, "too many clients")
@@ -316,7 +356,15 @@ class MessagingService:
 
     # -- telemetry
 
-    async def _telemetry(self, sink: GrpcSink, call: GrpcCall, message: bytes) -> None:
+    async def _commands(self, sink: GrpcSink, call: GrpcCall, stream: _TelemetryStream) -> None:
+        """Take the commands of a stream one after the other: the last settings are those that count."""
+        try:
+            while stream.waiting and not call.is_answered:
+                await self._telemetry(sink, call, stream, stream.waiting.popleft())
+        finally:
+            stream.is_working = False
+
+    async def _telemetry(self, sink: GrpcSink, call: GrpcCall, stream: _TelemetryStream, message: bytes) -> None:
         try:
             told = decode_request(PbTelemetryCommand, message)
             user = self._check(sink, call, told)
@@ -330,13 +378,16 @@ class MessagingService:
         if told.settings is None:
             telemetry.answered_by(client, told)
             return
-        call.state = client
-        client.tell = lambda command: self._tell(sink, call, command)
+        if not call.is_answered:
+            self._stream_ended(call)
+            stream.client = client
+            stream.tell = client.tell = lambda command: self._tell(sink, call, command)
         try:
             answer = await telemetry.take_settings(self.backend, client, told.settings)
             sink.send(call, encode(answer))
         except Exception as error:  # noqa: BLE001 - the edge: an unknown failure is answered and logged
             refusal = self._refusal(call, error)
+            self._stream_ended(call)
             is_theirs = 40_000 <= refusal.status < 50_000
             words = f"{refusal.status.value} {refusal.message}"
             sink.fail(call, grpc.INVALID_ARGUMENT if is_theirs else grpc.INTERNAL, words)
@@ -348,8 +399,10 @@ class MessagingService:
 
     @staticmethod
     def _stream_ended(call: GrpcCall) -> None:
-        if isinstance(call.state, GrpcClient):
-            call.state.tell = None
+        stream = call.state
+        # A client may have opened another stream before it ended this one.
+        if isinstance(stream, _TelemetryStream) and stream.client is not None and stream.client.tell is stream.tell:
+            stream.client.tell = None
 
     async def _terminate(
         self, caller: Caller, request: PbNotifyClientTerminationRequest

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from aerobee.broker.pop import entries
 from aerobee.broker.pop.entries import Key, PopEntry
-from aerobee.broker.pop.window import Window
+from aerobee.broker.pop.window import LONG, Window
 
 # Leases that end within the same tenth of a second are looked for together.
 BUCKET_MS: Final = 100
@@ -110,6 +110,13 @@ class PopTable:
         deadline: int,
     ) -> None:
         """Hold messages for a pop, and look again when its time is over."""
+        if not offsets and following - window.taken >= LONG:
+            # So much would be skipped that it must not cost memory: an offset that a client commits may be any number.
+            if window.in_flight > STRAGGLERS_MAX:
+                return
+            window.last_pop_time = max(window.last_pop_time, pop_time)
+            self.stragglers += window.pass_over(following)
+            return
         window.take(start, following, offsets, pop_time, deadline)
         if offsets:
             first = offsets[0]

@@ -309,9 +309,16 @@ class Tour:
             self._move(window, following)
             return self._take_next(place, window, rounds + 1)
         elif status is GetMessageStatus.OFFSET_OVERFLOW_BADLY and following < start:
-            self.reset(_key(window), window, following)
+            self._correct(window, following)
         self._count_rest(window)
         return True
+
+    def _correct(self, window: Window, end: int) -> None:
+        """Go on from the end of a queue: its group stands beyond it, by a commit. Each pop would go there again, and
+        what is stored meanwhile would be passed over, if the commit stayed."""
+        self.reset(_key(window), window, end)
+        self._pop.offsets.table.setdefault(offset_key(window.topic, window.group), {})[window.queue_id] = end
+        window.told = end
 
     def _hold(
         self,

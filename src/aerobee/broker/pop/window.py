@@ -27,7 +27,7 @@ _STATE: Final = 3
 _SUSPENDED: Final = 4
 
 # A window with so many messages, of which fewer than one in _SPARSE are held, gives those away as stragglers.
-_LONG: Final = 65_536
+LONG: Final = 65_536
 _SPARSE: Final = 16
 _TRIM_FROM: Final = 4_096
 # A queue of which so many are in flight answers as if it were empty.
@@ -381,7 +381,15 @@ class Window:
     def is_sparse(self) -> bool:
         """Tell whether the window is long and nearly empty."""
         length = len(self._states) - self._head
-        return length >= _LONG and (self.in_flight - len(self.stragglers)) * _SPARSE < length
+        return length >= LONG and (self.in_flight - len(self.stragglers)) * _SPARSE < length
+
+    def pass_over(self, following: int) -> int:
+        """Skip everything from `taken` to an offset, however far that is. What is held moves into the table of
+        stragglers; return how many were moved."""
+        moved = self.spread()
+        self.base = self.taken = following
+        self.ahead = {offset for offset in self.ahead if offset >= following}
+        return moved
 
     def spread(self) -> int:
         """Move what is held into the table of stragglers; return how many were moved."""

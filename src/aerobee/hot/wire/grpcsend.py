@@ -35,6 +35,7 @@ _BODY_MAX: Final = 4 << 20
 _TEXTS_MAX: Final = 16 << 10
 _USER_MAX: Final = 128
 _GROUP_MAX: Final = 63
+_ID_MAX: Final = 255
 _HANDLE_MAX: Final = 4096
 _DIGITS_MAX: Final = 18
 _BORN_MAX: Final = 1 << 53
@@ -134,7 +135,7 @@ class GrpcSend:
         self.body: bytes = b""
         # The block of the user's properties.
         self.user: bytes = b""
-        # Bytes of names, values, tag and keys.
+        # Bytes of names, values, tag, keys, trace context and born host.
         self.size: i64 = 0
 
 
@@ -170,6 +171,8 @@ def scan_grpc_send(data: bytes, reserved: frozenset[bytes]) -> GrpcSend | None:
     if scan.failed or found.size > _TEXTS_MAX:
         return None
     if not found.topic or not found.message_id or not found.body or len(found.body) > _BODY_MAX:
+        return None
+    if len(found.message_id) > _ID_MAX:
         return None
     found.user = user.getvalue()
     return found
@@ -236,6 +239,7 @@ def _system(scan: _Scan, end: i64, found: GrpcSend) -> None:
             _born(scan, scan.stop(end), found)
         elif tag == _BORN_HOST and not found.born_host:
             found.born_host = scan.text(end)
+            found.size += len(found.born_host)
         elif tag == _QUEUE_ID:
             scan.number(end)
         elif tag == _MESSAGE_GROUP and scan.at < end and data[scan.at] == 1 and not found.group:
@@ -246,6 +250,7 @@ def _system(scan: _Scan, end: i64, found: GrpcSend) -> None:
         elif tag == _TRACE_CONTEXT and scan.at < end and data[scan.at] == 1 and not found.trace:
             scan.at += 1
             found.trace = scan.text(end)
+            found.size += len(found.trace)
         else:
             scan.failed = True
 

@@ -15,6 +15,7 @@ from aerobee.protocol.bodies.pop import BatchAck
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.group import DeleteSubscriptionGroupRequestHeader
+from aerobee.protocol.headers.offset import UpdateConsumerOffsetRequestHeader
 from aerobee.protocol.headers.topic import DeleteTopicRequestHeader
 from aerobee.store.config import StoreConfig
 from aerobee.testing.adminkit import AdminKit
@@ -382,5 +383,26 @@ def test_what_is_in_flight_is_told_in_slices_and_what_is_left_out_is_said() -> N
         queues, words = read_in_flight(answer, "broker-a")
         assert [(one.in_flight, len(one.messages)) for one in queues] == [(3, 3), (3, 3), (3, 1), (3, 0)]
         assert words == ("broker broker-a left out 1 queues with 3 messages in flight: name a topic or a group",)
+
+    run_broker(main, store_config=ASYNC)
+
+
+@pytest.mark.parametrize("offset", [70_000, 1 << 32, (1 << 63) - 1])
+def test_an_offset_that_is_far_away_costs_no_memory(offset: int) -> None:
+    """A client may commit any number. What lies between is passed over, and the queue goes on from its end."""
+
+    async def main(kit: BrokerKit) -> None:
+        with_topic(kit)
+        store(kit, 4)
+        await kit.pass_time(20, 1)
+        assert len(await pop(kit, count=2, invisible_ms=60_000)) == 2
+        header = UpdateConsumerOffsetRequestHeader(consumer_group="G", topic="T", queue_id=0, commit_offset=offset)
+        assert (await AdminKit(kit).call(RequestCode.UPDATE_CONSUMER_OFFSET, header)).code == 0
+        assert await pop(kit, count=8) == []
+        window = kit.broker.pop.table.windows[Key("T", "G", 0)]
+        assert window.size_in_bytes < 10_000
+        store(kit, 3)
+        await kit.pass_time(20, 1)
+        assert len(await pop(kit, count=8)) == 3
 
     run_broker(main, store_config=ASYNC)
