@@ -289,7 +289,7 @@ def test_every_change_says_before_and_after(
         desk.page.locator("form.picks input[type=checkbox]").first.check()
         desk.page.click("form.picks button")
         desk.page.wait_for_selector("#b-plan")
-        assert "1 letters were sent again" in do_it(desk)
+        assert "1 letter was sent again" in do_it(desk)
         done.add("/dead/{group}/resend")
         settings = f"/brokers/{broker}/settings/change"
         change("/brokers/{broker}/settings/change", settings, {"key": "fileReservedTime", "value": "71"}, "is 71 now")

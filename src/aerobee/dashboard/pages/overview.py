@@ -103,7 +103,6 @@ def _behind(view: PageView) -> Listing[tuple[str, GroupNumbers]]:
             Column("lag", "Unconsumed", lambda pair: pair[1].lag, right=True),
             Column("oldest", "Oldest", lambda pair: Length(pair[1].oldest_ms), right=True),
             Column("tps", "Out /s", lambda pair: Rate(pair[1].tps), right=True),
-            Column("members", "Members", lambda pair: pair[1].members, right=True),
         ],
         "Every group has consumed everything.",
     )
