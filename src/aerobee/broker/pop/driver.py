@@ -153,7 +153,7 @@ class Pop:
         if window is None or lease.offset >= window.taken:
             if not self._may_be_lost(lease):
                 return
-            window = window or self._window_of_lost(key)
+            window = self._window_of_lost(key)
             if window is None:
                 return
         named = self.table.ack(window, lease.offset, lease.pop_time)
@@ -184,17 +184,19 @@ class Pop:
         return False
 
     def _window_of_lost(self, key: Key) -> Window | None:
-        """Return a window for an acknowledgement of a take that a crash has lost, also where it was the first one."""
-        start = self._committed(key)
-        if start is None:
-            if self.catalog.group_table.get(key.group) is None:
-                return None
-            start = self.store.min_offset(key.topic.encode(), key.queue_id)
-        window = self.table.window(key, start)
-        self.offsets.popped = self.position
-        # The journal has no take of this queue, and an acknowledgement alone makes no window.
+        """Return a window for a handle whose take a crash has lost, also where that was the first one."""
+        window = self.table.windows.get(key)
+        if window is None:
+            start = self._committed(key)
+            if start is None:
+                if self.catalog.group_table.get(key.group) is None:
+                    return None
+                start = self.store.min_offset(key.topic.encode(), key.queue_id)
+            window = self.table.window(key, start)
+            self.offsets.popped = self.position
+        # The journal may have no take of this queue. It must know where the window begins: what follows is beyond that.
         now_ms = self.clock.now_ms()
-        self.ledger.writer.take(key, now_ms, now_ms, start, start, ())
+        self.ledger.writer.take(key, now_ms, now_ms, window.taken, window.taken, ())
         return window
 
     def change(
@@ -222,7 +224,7 @@ class Pop:
             return window
         if not self._may_be_lost(lease):
             return None
-        window = window or self._window_of_lost(key)
+        window = self._window_of_lost(key)
         if window is None or lease.offset - window.taken > _GAP_MAX or lease.pop_time <= window.reset_time:
             return None
         if lease.offset not in window.ahead:

@@ -120,6 +120,30 @@ def test_a_handle_from_before_a_crash_works_once() -> None:
     run_broker(main, store_config=ASYNC, close=False)
 
 
+@pytest.mark.parametrize("by", ["ack", "change"])
+def test_a_lost_take_beyond_a_queue_that_was_only_looked_at(by: str) -> None:
+    """A pop that was full before it came to this queue left no take of it. What lies before the handle is not lost."""
+
+    async def main(kit: BrokerKit) -> None:
+        with_topic(kit)
+        store(kit, 4)
+        await kit.pass_time(3, 0.1)
+        image = kit.store.disk.kill()  # type: ignore[attr-defined]
+        last = (await pop(kit, invisible_ms=60_000))[-1]
+        again = BrokerKit(image, kit.clock, None, ASYNC)
+        again.broker.pop.table.window(Key("T", "G", 0), 0)
+        if by == "ack":
+            assert await ack(again, last) == 0
+        else:
+            assert (await change(again, last, 60_000)).code == 0
+        await again.pass_time(0.2, 0.1)
+        again = _again(again)
+        assert await bodies(again) == [b"0", b"1", b"2"]
+        again.close()
+
+    run_broker(main, store_config=ASYNC, close=False)
+
+
 @pytest.mark.parametrize("by", ["ack", "batch", "change"])
 def test_a_handle_that_is_over_is_not_revived_by_a_crash(by: str) -> None:
     """The take is lost, and the handle comes after its own time: it has no effect, as without the crash."""
