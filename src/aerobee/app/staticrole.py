@@ -12,7 +12,6 @@ from aerobee.broker.assembly import Broker
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.slave import SlaveSync
 from aerobee.broker.topics import Registrar, Standing
-from aerobee.hot.log.record import Draft
 from aerobee.net.client import RemotingClient
 from aerobee.protocol.bodies.cluster import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from aerobee.protocol.codes import ResponseCode
@@ -94,13 +93,7 @@ class StaticRole:
         config, puts, store = self._store_config, broker.state.puts, broker.state.store
         needed = config.in_sync_replicas - 1 if config.broker_role is BrokerRole.SYNC_MASTER else 0
         self.master = master = ClassicMaster(store, self._clock, master_settings(config, needed))
-        stored = puts.stored
-
-        def stored_and_sent(drafts: list[Draft]) -> None:
-            stored(drafts)
-            master.wrote()
-
-        puts.stored = stored_and_sent
+        puts.written = master.wrote
         if needed:
             log = ReplicatedLog(store, master.acks)
             puts.slaves = log

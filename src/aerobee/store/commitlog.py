@@ -41,6 +41,10 @@ class CommitLog:
         # Ranges beyond the end where a failed write may have left bytes. They are zeroed before anything else is
         # written, or a whole record among them could come back after a crash.
         self._garbage: list[tuple[int, int]] = []
+        # With replicas: what was written last is kept, and sent without a look into the file.
+        self.keeps_last = False
+        self._last = b""
+        self._last_at = -1
 
     def reconfigure(self, config: StoreConfig) -> None:
         """Take a new limit for bodies. How records are written cannot change while the log is open."""
@@ -100,6 +104,8 @@ class CommitLog:
             if blank:
                 self.segments.write(self.end, encode_blank(blank))
             self.segments.write(position, data)
+            if self.keeps_last:
+                self._last_at, self._last = position, data
         except BaseException as error:
             if blank:
                 self._garbage.append((self.end, self.end + BLANK_SIZE_MIN))
@@ -107,6 +113,10 @@ class CommitLog:
             if isinstance(error, OSError):
                 raise StoreError(f"the log cannot be written at {position}: {error}") from error
             raise
+
+    def last(self, offset: int, size: int) -> bytes | None:
+        """Return what was written last, if it is at most `size` bytes and begins here."""
+        return self._last if offset == self._last_at and len(self._last) <= size else None
 
     def repair(self) -> None:
         """Zero what a failed write may have left. A failure here is raised, and the next call tries again."""
@@ -130,6 +140,7 @@ class CommitLog:
             # A power cut may have left a segment without its records.
             self.segments.delete(self.segments.starts)
             self.end = physical_offset
+            self._last_at = -1
         if physical_offset != self.end:
             raise InvalidArgumentError(f"bytes for {physical_offset}, but the log ends at {self.end}")
         self.repair()
@@ -161,6 +172,7 @@ class CommitLog:
             self.segments.zero(end, limit)
             self.segments.sync(end, end - end % size + size)
         self.end = end
+        self._last_at = -1
         self._garbage.clear()
 
 

@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 from mypy_extensions import mypyc_attr
 
 from aerobee.hot.log.layout import FIXED_SIZE
-from aerobee.hot.log.record import NEED_MORE, VERIFY_BODY, Draft
+from aerobee.hot.log.record import NEED_MORE, VERIFY_BODY, VERIFY_RECORD, Draft
 from aerobee.hot.log.scan import scan_records
 from aerobee.runtime.seams import File
 from aerobee.store.deletions import Deletions
@@ -112,6 +112,12 @@ class Dispatcher:
             self._first, self._first_start, self._first_end = drafts, start, end
         else:
             self._others.append((start, end, drafts))
+
+    def offer_raw(self, start: int, data: bytes) -> None:
+        """Keep the records that a replica has just written. Where they are not whole, the log is read later."""
+        drafts, size, _ = scan_records(data, start, VERIFY_RECORD)
+        if drafts and size == len(data):
+            self.offer(start, start + size, drafts)
 
     def forget(self) -> None:
         """Drop the drafts in memory: their records are read from the log instead."""

@@ -281,6 +281,7 @@ class MessageStore:
         try:
             self.mark.note_foreign(physical_offset, self.flusher.flushed, sealed)
             self.log.append_raw(physical_offset, data)
+            self.dispatcher.offer_raw(physical_offset, bytes(data))
         except StoreFencedError as error:
             self.fence(error)
             raise
@@ -527,6 +528,9 @@ class MessageStore:
         size = min(size, self.log.end - physical_offset)
         if physical_offset < self.log.start or size <= 0:
             return b""
+        last = self.log.last(physical_offset, size)
+        if last is not None:
+            return last
         try:
             return self.log.segments.read(physical_offset, size)
         except OSError as error:

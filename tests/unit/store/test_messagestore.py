@@ -274,6 +274,55 @@ def test_a_replica_takes_raw_bytes_in_any_pieces() -> None:
     assert [r.queue_offset for r in read_queue(replica)] == list(range(replica.max_offset(b"topic", 0)))
 
 
+def test_a_replica_dispatches_whole_records_without_reading_them_again() -> None:
+    master = make_store(RecordingDisk(), small_config(sync=False))
+    master.open()
+    ends = [send(master, body) for body in numbered(8)]
+    disk = RecordingDisk()
+    replica = make_store(disk, small_config(sync=False))
+    replica.open()
+    disk.fail(1, "read", times=None)
+    replica.append_raw(0, master.read_log(0, ends[2]))
+    assert replica.max_offset(b"topic", 0) == 3
+    # What begins inside a record is read from the log, when that can be read again.
+    disk.heal()
+    replica.append_raw(ends[2], master.read_log(ends[2], ends[5] - ends[2] - 7))
+    assert replica.max_offset(b"topic", 0) == 5
+    replica.append_raw(ends[5] - 7, master.read_log(ends[5] - 7, ends[7] - ends[5] + 7))
+    assert bodies(replica) == numbered(8)
+
+
+def test_a_replica_that_may_not_show_records_yet_dispatches_them_once() -> None:
+    master = make_store(RecordingDisk(), small_config(sync=False))
+    master.open()
+    ends = [send(master, body) for body in numbered(6)]
+    replica = make_store(RecordingDisk(), small_config(sync=False))
+    replica.open(confirm_limit=0)
+    replica.append_raw(0, master.read_log(0, ends[3]))
+    for limit, shown in ((ends[0], 1), (ends[2], 3), (ends[5], 4)):
+        replica.set_confirm_limit(limit)
+        assert bodies(replica) == numbered(shown)
+    replica.truncate(ends[3])
+    replica.append_raw(ends[3], master.read_log(ends[3], ends[5] - ends[3]))
+    assert bodies(replica) == numbered(6)
+
+
+def test_what_was_written_last_is_forgotten_with_a_cut() -> None:
+    store, other = make_store(RecordingDisk(), small_config(sync=False)), make_store(RecordingDisk(), small_config())
+    for one in (store, other):
+        one.open()
+        one.log.keeps_last = True
+    at = send(store, b"same")
+    end = send(store, b"mine")
+    assert (send(other, b"same"), send(other, b"else")) == (at, end)
+    theirs = other.read_log(at, end - at)
+    assert store.read_log(at, end - at) != theirs
+    store.truncate(at)
+    assert store.read_log(at, end - at) == b""
+    store.append_raw(at, theirs)
+    assert store.read_log(at, end - at) == theirs
+
+
 def test_a_promoted_replica_counts_what_it_may_not_show_yet() -> None:
     master = make_store(RecordingDisk(), small_config(sync=False))
     master.open()

@@ -9,13 +9,14 @@ CommitLog.handleDiskFlushAndHA.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from aerobee.broker.flowcontrol import FlowControl
 from aerobee.broker.log.arrivals import Arrivals, LongPolls
-from aerobee.broker.log.waiting import AfterSave, EarlyLog, TopicSaves
+from aerobee.broker.log.waiting import AfterSave, Cancellable, EarlyLog, TopicSaves
 from aerobee.broker.stats import (
     BROKER_PUT_NUMS,
     BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC,
@@ -132,6 +133,27 @@ def _one(draft: Draft, channel: Channel | None, opaque: int, codec: int) -> _Tic
     return one
 
 
+class _Wait:
+    """Somebody who is told when the log is safe up to `end`, or at `deadline_s` that it is not yet."""
+
+    __slots__ = ("count", "deadline_s", "done", "end", "is_over", "puts", "waiter")
+
+    def __init__(self, puts: Puts, end: int, done: Done, count: int, deadline_s: float) -> None:
+        self.puts = puts
+        self.end = end
+        self.done = done
+        self.count = count
+        self.deadline_s = deadline_s
+        self.waiter: Cancellable | None = None
+        self.is_over = False
+
+    def safe(self, error: StoreError | None) -> None:
+        """Take that the log is safe, or the error that means it never is."""
+        self.is_over = True
+        self.puts.waited(self)
+        self.done(*_outcome_of(error))
+
+
 class Puts:
     """The writer: it collects what is to be stored, writes it once per tick, and answers."""
 
@@ -176,6 +198,12 @@ class Puts:
         self._alone_turns = 0
         self._alone_read_s = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Called once when a tick's puts are written, before anything else is read from the network.
+        self.written: Callable[[], None] | None = None
+        # Those who wait, by deadline. One timer of the loop serves them all: a timer costs more than its message's
+        # numbering, log write and dispatch together, and it is nearly always cancelled.
+        self._waits: deque[_Wait] = deque()
+        self._timer: asyncio.TimerHandle | None = None
 
     def wait_for(self, topics: TopicSaves) -> None:
         """Answer sends when their topics are saved."""
@@ -211,6 +239,8 @@ class Puts:
             self._write_alone(channel, opaque, codec, draft)
         finally:
             arrivals.is_drained = False
+            if self.written is not None:
+                self.written()
             if arrivals.woken:
                 arrivals.drain()
 
@@ -246,10 +276,13 @@ class Puts:
 
     def _schedule(self) -> None:
         self._scheduled = True
+        self._own_loop().call_soon(self._look if self._looks_max else self.flush)
+
+    def _own_loop(self) -> asyncio.AbstractEventLoop:
         # Asked once: each call costs a system call, because Python checks whether the process was forked.
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-        self._loop.call_soon(self._look if self._looks_max else self.flush)
+        return self._loop
 
     # -- the end of a tick
 
@@ -282,6 +315,8 @@ class Puts:
             self._write_tick(tick)
         finally:
             arrivals.is_drained = False
+            if self.written is not None:
+                self.written()
             if arrivals.woken:
                 arrivals.drain()
 
@@ -384,22 +419,38 @@ class Puts:
             log.on_safe(end, lambda error: done(*_outcome_of(error)))
 
     def _wait(self, log: EarlyLog, end: int, done: Done, count: int = 1) -> None:
-        sends = self._flow.sends
-        sends.added(self._clock.monotonic(), count)
+        self._flow.sends.added(self._clock.monotonic(), count)
+        loop = self._own_loop()
+        wait = _Wait(self, end, done, count, loop.time() + self.timeout_s)
+        self._waits.append(wait)
+        if self._timer is None:
+            self._timer = loop.call_later(self.timeout_s, self._tell_late)
+        wait.waiter = log.on_safe(end, wait.safe)
 
-        def late() -> None:
-            if waiter is not None:
-                waiter.cancel()
-            sends.answered(count)
-            done(self.late_code(end), "")
+    def waited(self, wait: _Wait) -> None:
+        """Note that a wait is over. Those that are over in front of the others are forgotten."""
+        waits = self._waits
+        while waits and waits[0].is_over:
+            waits.popleft()
+        self._flow.sends.answered(wait.count)
 
-        def safe(error: StoreError | None) -> None:
-            timer.cancel()
-            sends.answered(count)
-            done(*_outcome_of(error))
-
-        timer = asyncio.get_running_loop().call_later(self.timeout_s, late)
-        waiter = log.on_safe(end, safe)
+    def _tell_late(self) -> None:
+        """Tell everybody whose time is over, and come again when that of the next one is."""
+        loop, waits = self._own_loop(), self._waits
+        now_s = loop.time()
+        self._timer = None
+        try:
+            while waits and (waits[0].is_over or waits[0].deadline_s <= now_s):
+                wait = waits.popleft()
+                if not wait.is_over:
+                    wait.is_over = True
+                    if wait.waiter is not None:
+                        wait.waiter.cancel()
+                    self._flow.sends.answered(wait.count)
+                    wait.done(self.late_code(wait.end), "")
+        finally:
+            if waits and self._timer is None:
+                self._timer = loop.call_later(max(0.0, waits[0].deadline_s - now_s), self._tell_late)
 
 
 def _outcome_of(error: StoreError | None) -> tuple[int, str]:

@@ -98,6 +98,11 @@ class ClassicWords:
 
     def feed(self, data: bytes) -> list[Transfer]:
         held = self._held
+        if not held and len(data) >= HEAD_SIZE:
+            # Mostly one transfer comes alone, and whole: it is not copied twice.
+            offset, size = _HEAD.unpack_from(data)
+            if len(data) == HEAD_SIZE + size and size <= TRANSFER_BYTES_MAX and offset >= 0:
+                return [Transfer(offset, data[HEAD_SIZE:])]
         held += data
         found: list[Transfer] = []
         at = 0

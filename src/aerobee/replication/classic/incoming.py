@@ -40,11 +40,15 @@ class IncomingRecords:
             raise self._broken(self.arrived, f"the master sent offset {offset} next")
         if not data:
             return b""
-        self._held += data
-        if len(self._held) < self._needed:
-            return b""
+        if self._held:
+            self._held += data
+            if len(self._held) < self._needed:
+                return b""
+            buffer = bytes(self._held)
+            self._held.clear()
+        else:
+            buffer = bytes(data)
         self._needed = 0
-        buffer = bytes(self._held)
         at = 0
         while at < len(buffer):
             size = self._next(buffer, at)
@@ -52,7 +56,7 @@ class IncomingRecords:
                 break
             self._needed = 0
             at += size
-        del self._held[:at]
+        self._held += buffer[at:]
         self.position += at
         return buffer[:at]
 

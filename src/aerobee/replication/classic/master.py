@@ -71,27 +71,21 @@ class ClassicMaster:
 
     def __init__(self, store: MessageStore, clock: Clock, settings: MasterSettings) -> None:
         self.store = store
+        store.log.keeps_last = True
         self.clock = clock
         self.settings = settings
         self.acks = SlaveAcks(settings.needed)
         self._links: dict[int, _SlaveConnection] = {}
         self._count = 0
-        self._scheduled = False
         self.warn = RateLimitedLog(_log, clock)
 
     def connection(self) -> asyncio.Protocol:
         """Return the protocol of a connection that was just accepted."""
         self._count += 1
-        return _SlaveConnection(self, self._count)
+        return cast(asyncio.Protocol, _SlaveConnection(self, self._count))
 
     def wrote(self) -> None:
-        """Send to every slave what was appended, in the next turn of the loop."""
-        if self._links and not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._pump_all)
-
-    def _pump_all(self) -> None:
-        self._scheduled = False
+        """Send to every slave what was appended."""
         for link in list(self._links.values()):
             link.pump()
 
@@ -125,8 +119,8 @@ class ClassicMaster:
             self.acks.lost(link.number)
 
 
-class _SlaveConnection(asyncio.Protocol):
-    """One connection of a slave."""
+class _SlaveConnection:
+    """One connection of a slave. It has the methods of asyncio.Protocol, which a compiled class cannot inherit."""
 
     def __init__(self, master: ClassicMaster, number: int) -> None:
         self._master = master
@@ -157,6 +151,9 @@ class _SlaveConnection(asyncio.Protocol):
             _log.info("a slave has left", slave=self.address, acked=self.machine.acked)
         self._transport = None
         self._master.lost(self)
+
+    def eof_received(self) -> None:
+        """Let the connection be closed: the slave will report nothing more."""
 
     def pause_writing(self) -> None:
         self._is_paused = True

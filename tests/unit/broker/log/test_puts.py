@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from aerobee.broker.log.puts import Puts, SendSettings
 from aerobee.broker.send.handler import SendAnswers
 from aerobee.hot.log.record import Draft
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.send import SendMessageRequestHeaderV2
+from aerobee.replication.classic.acks import SlaveAcks
+from aerobee.replication.classic.replicated import ReplicatedLog
 from aerobee.testing.brokerkit import BrokerKit, run_broker, settle
 from aerobee.testing.storekit import HOST, read_queue
 
@@ -151,3 +155,41 @@ def test_a_send_written_at_once_is_answered_as_any_other() -> None:
         assert len(list(read_queue(kit.store, b"T", 0))) == 10
 
     run_broker(main)
+
+
+def test_each_put_that_waits_for_slaves_is_told_in_its_own_time() -> None:
+    told: list[tuple[str, int, float]] = []
+
+    async def main(kit: BrokerKit) -> None:
+        answers = SendAnswers(SendSettings("C", "R", False, HOST, 1 << 20, writable=True))
+        puts = Puts(kit.store, answers, kit.state.flow, kit.state.clock, timeout_s=3.0)
+        acks = SlaveAcks(needed=1)
+        puts.slaves = ReplicatedLog(kit.store, acks)
+        puts.late_code = lambda end: ResponseCode.FLUSH_SLAVE_TIMEOUT
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+
+        def put(name: str) -> None:
+            puts.put([draft()], lambda code, _: told.append((name, code, loop.time() - began_s)), may_be_late=True)
+
+        put("first")
+        await asyncio.sleep(1)
+        put("second")
+        await asyncio.sleep(1.5)
+        assert told == []
+        await asyncio.sleep(1)
+        put("third")
+        await asyncio.sleep(1)
+        acks.acked(1, kit.store.log_end)
+        put("fourth")
+        await asyncio.sleep(10)
+
+    run_broker(main)
+    late = ResponseCode.FLUSH_SLAVE_TIMEOUT
+    assert [(name, code) for name, code, _ in told] == [
+        ("first", late),
+        ("second", late),
+        ("third", 0),
+        ("fourth", late),
+    ]
+    assert [at for _, _, at in told] == pytest.approx([3.0, 4.0, 4.5, 7.5], abs=0.01)
