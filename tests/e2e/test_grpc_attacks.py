@@ -25,10 +25,10 @@ from aerobee.protocol.grpc import prefixed
 from aerobee.protocol.headers.send import SendMessageRequestHeaderV2
 from aerobee.protocol.v2 import calls, enums
 from aerobee.protocol.v2.enums import Code
-from aerobee.protocol.v2.fields import encode
+from aerobee.protocol.v2.fields import decode, encode
 from aerobee.protocol.v2.values import PbBroker, PbDuration, PbMessageQueue, PbTimestamp
 from aerobee.proxy.backend import ClusterBackend
-from aerobee.proxy.clients import EXPIRED_S, QUIET_S, GrpcClients
+from aerobee.proxy.clients import CONNECTION_CLIENTS_MAX, EXPIRED_S, QUIET_S, GrpcClients
 from aerobee.proxy.status import OK
 from aerobee.runtime.net import RealNet
 from aerobee.testing.commands import Up, up
@@ -242,7 +242,6 @@ def test_a_client_without_a_stream_is_gone_sooner() -> None:
         nonlocal now_s
         clients = GrpcClients(ClusterBackend(list, lambda: now_s, lambda peer: RealNet()), lambda: now_s)
         killed, lives = (clients.of(name, ("127.0.0.1", 1), "JAVA") for name in ("killed", "lives"))
-        assert killed is not None and lives is not None
         lives.tell = lambda command: None
         now_s = QUIET_S
         assert clients.expired() == []
@@ -279,3 +278,17 @@ def test_an_offset_from_nowhere_does_not_hurt_the_broker(peer: GrpcPeer, topic: 
         assert peer.messages(topic, group) == []
     assert code_of(peer.send(message(topic, b"after", f"id-{next(_numbers)}"))) == Code.OK
     assert [one.body for one in peer.messages(topic, group)] == [b"after"]
+
+
+def test_a_call_that_needs_no_client_remembers_none(running: Up, peer: GrpcPeer, topic: str) -> None:
+    """More made-up ids than a connection may have: each heartbeat is refused, and a client that sends has its place."""
+    beat = peer.channel.unary_unary(SERVICE + "Heartbeat", request_serializer=encode)
+    asked = calls.PbHeartbeatRequest()
+    answers = [
+        beat.future(asked, timeout=60, metadata=(("x-mq-client-id", f"made-up-{number}"),))
+        for number in range(CONNECTION_CLIENTS_MAX + 1)
+    ]
+    for answer in answers:
+        status = decode(calls.PbHeartbeatResponse, answer.result()).status
+        assert status is not None and status.code == Code.UNRECOGNIZED_CLIENT_TYPE
+    assert code_of(peer.send(message(topic, b"as ever", f"id-{next(_numbers)}"))) == Code.OK

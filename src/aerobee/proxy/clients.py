@@ -7,8 +7,9 @@ a client (a check-back, a stack trace) reaches the right one.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, OrderedDict
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from aerobee.errors import AerobeeError
 from aerobee.hot.log.javahash import java_hash
@@ -31,8 +32,10 @@ from aerobee.protocol.headers.base import Header
 from aerobee.protocol.headers.group import UnregisterClientRequestHeader
 from aerobee.protocol.v2 import enums
 from aerobee.protocol.v2.calls import PbTelemetryCommand
+from aerobee.protocol.v2.enums import Code
 from aerobee.protocol.v2.values import PbSettings
 from aerobee.proxy.backend import Backend, Peer
+from aerobee.proxy.status import RefusedCallError
 
 # A client that sends no heartbeat for this long is gone. RocketMQ: ProxyConfig.channelExpiredTimeout.
 EXPIRED_S: Final = 120.0
@@ -40,6 +43,12 @@ EXPIRED_S: Final = 120.0
 # stream again within seconds, and sends a heartbeat every ten.
 QUIET_S: Final = 30.0
 CLIENTS_MAX: Final = 20_000
+# A client opens a connection of its own; a gateway in between may carry those of many.
+CONNECTION_CLIENTS_MAX: Final = 5_000
+# Where users are known, one of them leaves room for the others.
+USER_CLIENTS_MAX: Final = 10_000
+
+T = TypeVar("T")
 
 
 class GrpcClient:
@@ -52,6 +61,8 @@ class GrpcClient:
         # Who signs its calls; '' where there are no users.
         self.user = user
         self.peer = peer
+        # The connection that it counts for.
+        self.came_by = peer
         self.language = language
         self.seen_s = now_s
         self.settings: PbSettings | None = None
@@ -202,6 +213,12 @@ class GrpcClients:
         self._backend = backend
         self._now_s = now_s
         self._clients: dict[tuple[str, str], GrpcClient] = {}
+        self._by_connection: Counter[Peer] = Counter()
+        self._by_user: Counter[str] = Counter()
+        # Those that give way when there are too many, oldest first: clients that never told settings, and those whose
+        # telemetry stream has ended. One that has told settings since, or has a stream again, is passed over.
+        self._unsettled: OrderedDict[GrpcClient, None] = OrderedDict()
+        self._quiet: OrderedDict[GrpcClient, None] = OrderedDict()
         self.on_push: Callable[[GrpcClient, Link, Command], Command | None] = lambda client, link, command: None
         # Called with a client that has gone.
         self.on_gone: Callable[[GrpcClient], None] = lambda client: None
@@ -209,18 +226,51 @@ class GrpcClients:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def of(self, client_id: str, peer: Peer, language: str, user: str = "") -> GrpcClient | None:
-        """Return a client, a new one where it was not seen before; None where there are too many."""
-        key = (user, client_id)
-        found = self._clients.get(key)
-        if found is None:
-            if len(self._clients) >= CLIENTS_MAX:
-                return None
-            found = self._clients[key] = GrpcClient(client_id, peer, self._backend, language, self._now_s(), user)
-            found.on_push = self.on_push
-        found.peer = peer
-        found.seen_s = self._now_s()
+    def of(self, client_id: str, peer: Peer, language: str, user: str = "") -> GrpcClient:
+        """Return a client, a new one where it was not seen before. Raise RefusedCallError where there are too many."""
+        found = self.seen(client_id, peer, user)
+        if found is not None:
+            return found
+        if self._by_connection[peer] >= CONNECTION_CLIENTS_MAX:
+            raise _too_many(f"this connection has {CONNECTION_CLIENTS_MAX} clients")
+        if user and self._by_user[user] >= USER_CLIENTS_MAX:
+            raise _too_many(f"user {user} has {USER_CLIENTS_MAX} clients")
+        if len(self._clients) >= CLIENTS_MAX and not self._make_room():
+            raise _too_many(f"this server has {CLIENTS_MAX} clients")
+        client = GrpcClient(client_id, peer, self._backend, language, self._now_s(), user)
+        client.on_push = self.on_push
+        self._clients[user, client_id] = client
+        self._by_connection[peer] += 1
+        self._by_user[user] += 1
+        self._unsettled[client] = None
+        return client
+
+    def _make_room(self) -> bool:
+        while self._unsettled:
+            client, _ = self._unsettled.popitem(last=False)
+            if client.settings is None and client.tell is None:
+                self.forget(client)
+                return True
+        while self._quiet:
+            client, _ = self._quiet.popitem(last=False)
+            if client.tell is None:
+                self.forget(client)
+                return True
+        return False
+
+    def seen(self, client_id: str, peer: Peer, user: str = "") -> GrpcClient | None:
+        """Return a client that was seen before, with a sign of its life."""
+        found = self._clients.get((user, client_id))
+        if found is not None:
+            found.peer = peer
+            found.seen_s = self._now_s()
         return found
+
+    def stream_ended(self, client: GrpcClient) -> None:
+        """Take note that the telemetry stream of a client has ended."""
+        client.tell = None
+        if not client.is_gone:
+            self._quiet[client] = None
 
     def known(self, client_id: str, user: str = "") -> GrpcClient | None:
         """Return a client that was seen before."""
@@ -241,9 +291,23 @@ class GrpcClients:
         key = (client.user, client.client_id)
         if self._clients.get(key) is client:
             del self._clients[key]
+            _one_less(self._by_connection, client.came_by)
+            _one_less(self._by_user, client.user)
+            self._unsettled.pop(client, None)
+            self._quiet.pop(client, None)
             client.is_gone = True
             self.on_gone(client)
 
     def all(self) -> list[GrpcClient]:
         """Return every client."""
         return list(self._clients.values())
+
+
+def _one_less(counts: Counter[T], name: T) -> None:
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]
+
+
+def _too_many(why: str) -> RefusedCallError:
+    return RefusedCallError(Code.TOO_MANY_REQUESTS, f"too many clients: {why}; end some, or wait until some are gone")

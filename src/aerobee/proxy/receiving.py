@@ -167,7 +167,7 @@ def _poll_ms(caller: Caller, request: PbReceiveMessageRequest) -> int:
     if request.long_polling_timeout is not None:
         wanted_ms = millis(request.long_polling_timeout)
     else:
-        settings = caller.client.settings
+        settings = caller.known.settings if caller.known is not None else None
         wanted_ms = left_ms - (millis(settings.request_timeout) if settings is not None else 3_000) // 2
     wanted_ms = min(max(wanted_ms, _POLL_MIN_MS), _POLL_MAX_MS)
     # The answer needs some of the time, too.

@@ -69,14 +69,23 @@ _log = get_log("grpc")
 class Caller:
     """Who makes a call, and on what."""
 
-    def __init__(self, service: MessagingService, sink: GrpcSink, call: GrpcCall, client: GrpcClient) -> None:
-        self.client = client
+    def __init__(self, service: MessagingService, sink: GrpcSink, call: GrpcCall, user: str) -> None:
+        # None: nothing is remembered of this client.
+        self.known = service.clients.seen(_client_id(call), sink.peer, user)
         self.backend: Backend = service.backend
         self.acks = service.acks
         self._service = service
         self._sink = sink
         self._call = call
+        self._user = user
         self._began_s = service.now_s()
+
+    @property
+    def client(self) -> GrpcClient:
+        """Return the client, which is remembered from now on: a call that needs none must not fill the memory."""
+        if self.known is None:
+            self.known = self._service.remember(self._sink, self._call, self._user)
+        return self.known
 
     @property
     def is_gone(self) -> bool:
@@ -297,16 +306,10 @@ class MessagingService:
 
     # -- one call
 
-    def _client(self, sink: GrpcSink, call: GrpcCall, user: str) -> GrpcClient:
-        client_id = call.metadata.get(b"x-mq-client-id", b"").decode("utf-8", "replace")
-        if not client_id.strip():
-            raise RefusedCallError(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing")
-        if len(client_id) > _CLIENT_ID_MAX:
-            raise RefusedCallError(Code.BAD_REQUEST, f"a client id has at most {_CLIENT_ID_MAX} characters")
+    def remember(self, sink: GrpcSink, call: GrpcCall, user: str) -> GrpcClient:
+        """Return the client that makes a call. Raise RefusedCallError where there are too many."""
         language = call.metadata.get(b"x-mq-language", b"")[:_LANGUAGE_MAX].decode("utf-8", "replace")
-        client = self.clients.of(client_id, sink.peer, language, user)
-        if client is None:
-            raise RefusedCallError(Code.TOO_MANY_REQUESTS, "too many clients")
+        client = self.clients.of(_client_id(call), sink.peer, language, user)
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
         return client
@@ -327,7 +330,7 @@ class MessagingService:
             return
         try:
             user = self._check(sink, call, request)
-            caller = Caller(self, sink, call, self._client(sink, call, user))
+            caller = Caller(self, sink, call, user)
             answer = await method(caller, request)
             if answer is not None:
                 sink.answer(call, answer if isinstance(answer, bytes) else encode(answer))
@@ -368,15 +371,15 @@ class MessagingService:
         try:
             told = decode_request(PbTelemetryCommand, message)
             user = self._check(sink, call, told)
-            client = self._client(sink, call, user)
+            if told.settings is None:
+                telemetry.answered_by(self.clients.seen(_client_id(call), sink.peer, user), told)
+                return
+            client = self.remember(sink, call, user)
         except RemoteProtocolError as error:
             sink.fail(call, grpc.INTERNAL, error.message)
             return
         except RefusedCallError as error:
             sink.send(call, encode(PbTelemetryCommand(status=PbStatus(error.status, error.message))))
-            return
-        if told.settings is None:
-            telemetry.answered_by(client, told)
             return
         if not call.is_answered:
             self._stream_ended(call)
@@ -397,20 +400,19 @@ class MessagingService:
         if not sink.channel.closed:
             sink.send(call, encode(command))
 
-    @staticmethod
-    def _stream_ended(call: GrpcCall) -> None:
+    def _stream_ended(self, call: GrpcCall) -> None:
         stream = call.state
         # A client may have opened another stream before it ended this one.
         if isinstance(stream, _TelemetryStream) and stream.client is not None and stream.client.tell is stream.tell:
-            stream.client.tell = None
+            self.clients.stream_ended(stream.client)
 
     async def _terminate(
         self, caller: Caller, request: PbNotifyClientTerminationRequest
     ) -> PbNotifyClientTerminationResponse:
-        if caller.client.settings is None:
-            self.clients.forget(caller.client)
+        if caller.known is not None:
+            self.clients.forget(caller.known)
+        if caller.known is None or caller.known.settings is None:
             raise RefusedCallError(Code.UNRECOGNIZED_CLIENT_TYPE, "this client has told no settings")
-        self.clients.forget(caller.client)
         return PbNotifyClientTerminationResponse(OK)
 
     def _gone(self, client: GrpcClient) -> None:
@@ -468,6 +470,15 @@ class MessagingService:
         for client in self.clients.all():
             self.clients.forget(client)
         await asyncio.gather(*self._tasks.values(), *self._others, return_exceptions=True)
+
+
+def _client_id(call: GrpcCall) -> str:
+    client_id = call.metadata.get(b"x-mq-client-id", b"").decode("utf-8", "replace")
+    if not client_id.strip():
+        raise RefusedCallError(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing")
+    if len(client_id) > _CLIENT_ID_MAX:
+        raise RefusedCallError(Code.BAD_REQUEST, f"a client id has at most {_CLIENT_ID_MAX} characters")
+    return client_id
 
 
 class _Renewer:
@@ -555,8 +566,8 @@ async def query_assignment(caller: Caller, request: PbQueryAssignmentRequest) ->
 
 async def heartbeat(caller: Caller, request: PbHeartbeatRequest) -> PbHeartbeatResponse:
     """Tell the brokers that the client is there."""
-    client = caller.client
-    if client.settings is None:
+    client = caller.known
+    if client is None or client.settings is None:
         raise RefusedCallError(Code.UNRECOGNIZED_CLIENT_TYPE, "this client has told no settings")
     if client.group:
         group = group_of(request.group or PbResource("", client.group))

@@ -201,8 +201,10 @@ class Pushes:
         return nonce
 
 
-def answered_by(client: GrpcClient, told: PbTelemetryCommand) -> None:
-    """Take a client's answer to what a broker asked."""
+def answered_by(client: GrpcClient | None, told: PbTelemetryCommand) -> None:
+    """Take a client's answer to what a broker asked. One that is not known was not asked."""
+    if client is None:
+        return
     if told.thread_stack_trace is not None:
         nonce = told.thread_stack_trace.nonce
     elif told.verify_message_result is not None:
