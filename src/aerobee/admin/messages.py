@@ -25,10 +25,11 @@ from aerobee.errors.codes import (
     SystemFailureError,
     TopicNotExistError,
 )
+from aerobee.hot.log.layout import COMPRESSED
 from aerobee.hot.log.record import decode_records
-from aerobee.model.compression import DecompressionError
+from aerobee.model.compression import UNFOLDED_SIZE_MAX, DecompressionError
 from aerobee.model.ids import decode_offset_message_id
-from aerobee.model.message import Message, from_record, unwrap
+from aerobee.model.message import Message, Unfolding, from_record, unfolded, unwrap
 from aerobee.model.names import dlq_topic, is_retry_topic, retry_topic
 from aerobee.model.queue import MessageQueue
 from aerobee.model.route import MASTER_ID
@@ -58,8 +59,13 @@ class FoundMessages(Value):
 # -- by id
 
 
-async def find_message(admin: AdminConnection, message_id: str, *, topic: str | None = None) -> Message:
-    """Return the message with this offset id, or in `topic` with this unique id. Raise QueryNotFoundError."""
+async def find_message(
+    admin: AdminConnection, message_id: str, *, topic: str | None = None, unfold: bool = True
+) -> Message:
+    """Return the message with this offset id, or in `topic` with this unique id. Raise QueryNotFoundError.
+
+    Without `unfold`, here and below, compressed bodies stay as they are stored.
+    """
     problems: tuple[str, ...] = ()
     with contextlib.suppress(InvalidArgumentError):
         place = decode_offset_message_id(message_id)
@@ -70,11 +76,11 @@ async def find_message(admin: AdminConnection, message_id: str, *, topic: str | 
             with contextlib.suppress(TransportError):
                 found = await _view(admin, broker, place.physical_offset)
                 if found is not None and found.offset_id == message_id.upper() and topic in (None, found.topic):
-                    return found
+                    return unfolded(found) if unfold else found
     if topic is not None:
-        answer = await find_by_unique_id(admin, message_id, topic)
+        answer = await find_by_unique_id(admin, message_id, topic, unfold=False)
         if answer.messages:
-            return answer.messages[0]
+            return unfolded(answer.messages[0]) if unfold else answer.messages[0]
         problems = answer.problems
     else:
         problems = await admin.away()
@@ -104,15 +110,23 @@ async def _view(admin: AdminConnection, broker: KnownBroker, physical_offset: in
     return found[0] if found else None
 
 
-async def find_by_unique_id(admin: AdminConnection, message_id: str, topic: str) -> FoundMessages:
+async def find_by_unique_id(
+    admin: AdminConnection, message_id: str, topic: str, *, unfold: bool = True
+) -> FoundMessages:
     """Return every copy of a message in a topic. A retry after a lost answer makes two."""
     found = await _query(admin, topic, message_id, _UNIQUE_MAX, (0, _LONG_MAX), unique=True)
     ours = tuple(one for one in found.messages if one.message_id == message_id)
-    return FoundMessages(ours, found.problems)
+    return _found(ours, found.problems, unfold=unfold)
 
 
 async def find_at(
-    admin: AdminConnection, topic: str, queue_id: int, offset: int, *, broker: str | None = None
+    admin: AdminConnection,
+    topic: str,
+    queue_id: int,
+    offset: int,
+    *,
+    broker: str | None = None,
+    unfold: bool = True,
 ) -> Message:
     """Return the message at a place of a queue. Raise QueryNotFoundError, or InvalidArgumentError for no one queue."""
     async with reader_of(admin) as consumer:
@@ -130,7 +144,7 @@ async def find_at(
             )
         begin, end = ranges[queues[0]]
         if begin <= offset < end:
-            for message in (await consumer.pull(queues[0], offset, max=1)).messages:
+            for message in (await consumer.pull(queues[0], offset, max=1, unfold=unfold)).messages:
                 if message.queue_offset == offset:
                     return message
     raise QueryNotFoundError(
@@ -151,12 +165,13 @@ async def find_by_key(
     begin_ms: int = 0,
     end_ms: int = _LONG_MAX,
     limit: int = 64,
+    unfold: bool = True,
 ) -> FoundMessages:
     """Return at most `limit` messages with this key, found by the brokers' index."""
     found = await _query(admin, topic, key, limit, (begin_ms, end_ms), unique=False)
     # The index of Apache's broker compares hashes only, and the limit holds for each broker.
     ours = tuple(one for one in found.messages if key in one.key_list or one.message_id == key)
-    return FoundMessages(ours[:limit], found.problems)
+    return _found(ours[:limit], found.problems, unfold=unfold)
 
 
 async def _query(
@@ -191,10 +206,12 @@ async def _holders(admin: AdminConnection, topic: str) -> list[KnownBroker]:
 
 
 def _messages(body: bytes, broker: str) -> list[Message]:
+    """Return the messages of an answer as they are stored."""
     found = []
+    unfolding = Unfolding(unfold=False)
     for record in decode_records(body):
         try:
-            message = from_record(record, broker)
+            message = unfolding.message(record, broker)
         except DecompressionError:
             message = from_record(record, broker, unfold=False)
         try:
@@ -202,6 +219,27 @@ def _messages(body: bytes, broker: str) -> list[Message]:
         except RemoteProtocolError:
             found.append(message)
     return found
+
+
+def _found(messages: Sequence[Message], problems: tuple[str, ...], *, unfold: bool) -> FoundMessages:
+    """Return what was found with its bodies decompressed, as far as one answer may grow."""
+    if not unfold:
+        return FoundMessages(tuple(messages), problems)
+    room, left, ready = UNFOLDED_SIZE_MAX, 0, list[Message]()
+    for message in messages:
+        if room > 0 or not message.sys_flag & COMPRESSED:
+            one = unfolded(message)
+            room -= len(one.body) if one is not message else 0
+        else:
+            one = message
+            left += 1
+        ready.append(one)
+    if left:
+        told = (
+            f"{left} messages are left compressed, because together they become too large: find each by its offset id"
+        )
+        problems = (*problems, told)
+    return FoundMessages(tuple(ready), problems)
 
 
 def _by_time(message: Message) -> tuple[int, str, int, int]:
@@ -236,7 +274,8 @@ class TopicReader:
         self._ranges = await queue_ranges(self._consumer, self.topic, self.span)
         return sum(max(0, end - begin) for begin, end in self._ranges.values())
 
-    async def messages(self) -> AsyncGenerator[Message, None]:
+    async def messages(self, *, unfold: bool = True) -> AsyncGenerator[Message, None]:
+        """Yield the messages. What waits for its turn stays as it is stored."""
         readers = [self._read(queue, *place) for queue, place in sorted(self._ranges.items())]
         heads: list[tuple[tuple[int, str, int, int], int, Message]] = []
         firsts = await asyncio.gather(*(anext(reader, None) for reader in readers))
@@ -246,7 +285,7 @@ class TopicReader:
         heapq.heapify(heads)
         while heads:
             _, number, message = heads[0]
-            yield message
+            yield unfolded(message) if unfold else message
             following = await anext(readers[number], None)
             if following is None:
                 heapq.heappop(heads)
@@ -255,7 +294,7 @@ class TopicReader:
 
     async def _read(self, queue: MessageQueue, offset: int, end: int) -> AsyncGenerator[Message, None]:
         while offset < end:
-            pulled = await self._consumer.pull(queue, offset, max=min(_PULL_MAX, end - offset))
+            pulled = await self._consumer.pull(queue, offset, max=min(_PULL_MAX, end - offset), unfold=False)
             for message in pulled.messages:
                 if message.store_timestamp >= self.span.end_ms or message.queue_offset >= end:
                     return
@@ -302,19 +341,25 @@ def reader_of(admin: AdminConnection) -> LitePullConsumer:
 
 
 async def find_by_time(
-    admin: AdminConnection, topic: str, *, begin_ms: int = 0, end_ms: int = _LONG_MAX, limit: int = 64
+    admin: AdminConnection,
+    topic: str,
+    *,
+    begin_ms: int = 0,
+    end_ms: int = _LONG_MAX,
+    limit: int = 64,
+    unfold: bool = True,
 ) -> FoundMessages:
     """Return the first `limit` messages of the time span, oldest first."""
     found: list[Message] = []
     async with reader_of(admin) as consumer:
         reader = TopicReader(consumer, topic, Span(begin_ms, end_ms))
         await reader.open()
-        async with contextlib.aclosing(reader.messages()) as messages:
+        async with contextlib.aclosing(reader.messages(unfold=False)) as messages:
             async for message in messages:
                 found.append(message)
                 if len(found) >= limit:
                     break
-    return FoundMessages(tuple(found), await admin.missing_from(topic))
+    return _found(found, tuple(await admin.missing_from(topic)), unfold=unfold)
 
 
 # -- who consumed it
@@ -389,6 +434,6 @@ def _track_type(connection: ConsumerConnection | None, message: Message, passed:
 
 async def _copies(admin: AdminConnection, message: Message, topic: str) -> int:
     try:
-        return len((await find_by_unique_id(admin, message.message_id, topic)).messages)
+        return len((await find_by_unique_id(admin, message.message_id, topic, unfold=False)).messages)
     except TopicNotExistError:
         return 0

@@ -12,7 +12,7 @@ from aerobee.cli.messages import message_fields, message_line
 from aerobee.cli.output import DONE, REFUSED, console, print_json, print_json_line, show_time, table, time_option
 from aerobee.cli.remote import converse, ending, options, say_problems
 from aerobee.cli.replay import span_of
-from aerobee.model.message import Message
+from aerobee.model.message import Message, unfolded
 
 _topic_option = click.option("-t", "--topic", required=True, help="The topic.")
 _TRACKS = {
@@ -69,7 +69,7 @@ def show(
 
 
 def all_fields(found: Message) -> dict[str, object]:
-    return {**message_fields(found, all_fields=True), "offset_id": found.offset_id}
+    return {**message_fields(unfolded(found), all_fields=True), "offset_id": found.offset_id}
 
 
 def _print_fields(fields: dict[str, object]) -> None:
@@ -122,11 +122,11 @@ def find(
 
     async def ask(admin: AdminConnection) -> FoundMessages:
         if message_id is not None:
-            return await messages.find_by_unique_id(admin, message_id, topic)
+            return await messages.find_by_unique_id(admin, message_id, topic, unfold=False)
         times = {"begin_ms": span.begin_ms, "end_ms": span.end_ms, "limit": limit}
         if key is not None:
-            return await messages.find_by_key(admin, topic, key, **times)
-        return await messages.find_by_time(admin, topic, **times)
+            return await messages.find_by_key(admin, topic, key, **times, unfold=False)
+        return await messages.find_by_time(admin, topic, **times, unfold=False)
 
     found = converse(namesrv, timeout_s, ask)
     say_problems(found.problems)

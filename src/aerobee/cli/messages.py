@@ -7,8 +7,9 @@ import base64
 import click
 
 from aerobee.cli.output import print_json_line, show_time
-from aerobee.model.compression import DecompressionError, compression_of
-from aerobee.model.message import Message
+from aerobee.hot.log.layout import COMPRESSED
+from aerobee.model.compression import DecompressionError, compression_of, opening
+from aerobee.model.message import Message, unfolded
 
 _BODY_CHARACTERS_MAX = 200
 
@@ -53,10 +54,13 @@ def message_fields(message: Message, all_fields: bool) -> dict[str, object]:
 
 def message_line(message: Message) -> str:
     """Return one line with store time, place, tag, key and the beginning of the body."""
-    text = message.body[: _BODY_CHARACTERS_MAX * 4].decode("utf-8", "replace")
+    size_max = _BODY_CHARACTERS_MAX * 4
+    start = opening(message.body, message.sys_flag, size_max + 1)
+    text = start[:size_max].decode("utf-8", "replace")
     shown = "".join(c if c.isprintable() else "." for c in text[:_BODY_CHARACTERS_MAX])
-    if len(text) > _BODY_CHARACTERS_MAX or len(message.body) > _BODY_CHARACTERS_MAX * 4:
-        shown += f"... ({len(message.body)} bytes)"
+    if len(text) > _BODY_CHARACTERS_MAX or len(start) > size_max:
+        compressed = " compressed" if message.sys_flag & COMPRESSED else ""
+        shown += f"... ({len(message.body)} bytes{compressed})"
     where = f"{message.broker}/{message.queue_id}/{message.queue_offset}"
     marks = "".join(f" {mark}" for mark in (f"[{message.tags}]" if message.tags else "", message.keys) if mark)
     return f"{show_time(message.store_timestamp)} {where}{marks}  {shown}"
@@ -64,6 +68,6 @@ def message_line(message: Message) -> str:
 
 def print_message(message: Message, as_json: bool) -> None:
     if as_json:
-        print_json_line(message_fields(message, all_fields=False))
+        print_json_line(message_fields(unfolded(message), all_fields=False))
     else:
         click.echo(message_line(message))

@@ -163,7 +163,7 @@ class _Tail:
 
     async def _pull(self, queue: MessageQueue, offset: int, wait_s: float) -> PullResult:
         tags, sql92 = self._wanted
-        return await self._consumer.pull(queue, offset, max=_BATCH, tags=tags, sql92=sql92, wait=wait_s)
+        return await self._consumer.pull(queue, offset, max=_BATCH, tags=tags, sql92=sql92, wait=wait_s, unfold=False)
 
     def _print(self, message: Message) -> None:
         if self._left == 0:

@@ -5,10 +5,26 @@ from __future__ import annotations
 import json
 from typing import Final
 
+from aerobee.dashboard.blocks import Cell, Size
+from aerobee.hot.log.layout import COMPRESSED
+from aerobee.model.compression import opening
+from aerobee.model.message import Message
+
 SHOWN_MAX: Final = 64 << 10
 _PREVIEW: Final = 120
 _HEX_MAX: Final = 16 << 10
 _LINE: Final = 16
+
+
+def preview_of(message: Message) -> str:
+    """Return the beginning of a message's body in one line. No more of a compressed body is made than that."""
+    return preview(opening(message.body, message.sys_flag, 4 * _PREVIEW + 1))
+
+
+def size_of(message: Message) -> Cell:
+    """Return the size of a body. How large a compressed one becomes is not known before it is unfolded."""
+    size = len(message.body)
+    return f"{size:,} B compressed" if message.sys_flag & COMPRESSED else Size(size)
 
 
 def preview(body: bytes) -> str:

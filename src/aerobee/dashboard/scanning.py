@@ -16,6 +16,8 @@ from urllib.parse import quote, unquote
 from aerobee.admin.messages import Span, next_place, queue_ranges
 from aerobee.client.consumer import LitePullConsumer
 from aerobee.errors import AerobeeError, InvalidArgumentError
+from aerobee.hot.log.layout import COMPRESSED
+from aerobee.model.compression import opening
 from aerobee.model.message import Message
 from aerobee.model.numbers import int_or
 from aerobee.model.queue import MessageQueue
@@ -24,6 +26,9 @@ from aerobee.runtime.seams import Clock
 
 LOOK_MAX: Final = 50_000
 LOOK_S: Final = 5.0
+# So much of a body is searched for a text.
+SEARCHED_MAX: Final = 4 << 20
+SEARCHED: Final = "In body (its first 4 MiB), keys, id or properties."
 _CHUNK: Final = 32
 
 
@@ -57,9 +62,10 @@ def _everything(message: Message) -> dict[str, str]:
 
 
 def _holds(message: Message, needle: str, raw: bytes) -> bool:
-    if raw in message.body or needle in message.keys.lower() or needle in message.message_id.lower():
+    if needle in message.keys.lower() or needle in message.message_id.lower():
         return True
-    if needle in message.body.decode("utf-8", "replace").lower():
+    body = opening(message.body, message.sys_flag, SEARCHED_MAX)
+    if raw in body or needle in body.decode("utf-8", "replace").lower():
         return True
     return any(needle in value.lower() or needle in name.lower() for name, value in message.properties.items())
 
@@ -126,6 +132,9 @@ class Scanner:
             message = lane.read.popleft()
             self._passed(lane, message)
             found.looked += 1
+            if not wanted.is_all and message.sys_flag & COMPRESSED:
+                # To search in it takes a while, and others wait for the loop.
+                await asyncio.sleep(0)
             if wanted.matches(message):
                 found.messages.append(message)
             if not lane.read:
@@ -169,7 +178,7 @@ class Scanner:
                 low, high = lane.begin, min(lane.end, lane.begin + self._chunk)
             at = low
             while at < high:
-                pulled = await self._consumer.pull(lane.queue, at, max=high - at)
+                pulled = await self._consumer.pull(lane.queue, at, max=high - at, unfold=False)
                 lane.read.extend(one for one in pulled.messages if low <= one.queue_offset < high)
                 try:
                     at = next_place(lane.queue, at, pulled)

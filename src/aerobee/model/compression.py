@@ -36,6 +36,10 @@ class DecompressionError(RemoteProtocolError):
     """A body is marked as compressed but cannot be decompressed within its bound."""
 
 
+class UnfoldedTooLargeError(DecompressionError):
+    """A body decompresses to more than there is room for."""
+
+
 def compression_of(sys_flag: int) -> CompressionType | None:
     """Return how a body is compressed, or None when it is not."""
     if not sys_flag & COMPRESSED:
@@ -85,10 +89,28 @@ def decompress(body: bytes, sys_flag: int, size_max: int = UNFOLDED_SIZE_MAX) ->
     except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError) as error:
         raise DecompressionError(f"the body is not {kind.name}: {error}") from error
     if len(plain) > size_max:
-        raise DecompressionError(f"the body decompresses to more than {size_max} bytes")
+        raise UnfoldedTooLargeError(f"the body decompresses to more than {size_max} bytes")
     if not whole:
         raise DecompressionError(f"the {kind.name} body ends early")
     return plain
+
+
+def opening(body: bytes, sys_flag: int, size: int) -> bytes:
+    """Return the first bytes of a body as it was before compression, at most so many. No more than these are made.
+
+    The beginning of a body that is not what its flag says is returned as it is stored.
+    """
+    try:
+        kind = compression_of(sys_flag)
+        if kind is None or not body or size <= 0:
+            return body[:size]
+        if kind is CompressionType.ZLIB:
+            return zlib.decompressobj().decompress(body, size)
+        if kind is CompressionType.ZSTD:
+            return bytes(zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(body).read(size))
+        return bytes(lz4.frame.LZ4FrameDecompressor().decompress(body, max_length=size))
+    except (DecompressionError, zlib.error, zstandard.ZstdError, RuntimeError, EOFError):
+        return body[:size]
 
 
 def _unzlib(body: bytes, size_max: int) -> tuple[bytes, bool]:

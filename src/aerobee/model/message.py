@@ -12,7 +12,7 @@ from aerobee.hot.log.layout import COMPRESSED, INNER_BATCH, NEED_UNWRAP
 from aerobee.hot.log.properties import decode_properties
 from aerobee.hot.log.record import Record
 from aerobee.model import sysproperties as names
-from aerobee.model.compression import UNFOLDED_SIZE_MAX, decompress
+from aerobee.model.compression import UNFOLDED_SIZE_MAX, DecompressionError, UnfoldedTooLargeError, decompress
 from aerobee.model.ids import offset_message_id
 from aerobee.model.offsets import PhysicalOffset, QueueOffset
 
@@ -20,6 +20,9 @@ _FIRST = QueueOffset(0)
 _NOWHERE = PhysicalOffset(-1)
 # The most messages of a batch that is kept as one record. RocketMQ counts them in a short.
 INNER_COUNT_MAX = 32767
+# What the compressed messages of one answer may become together; one alone may become UNFOLDED_SIZE_MAX.
+_ANSWER_UNFOLDED_MAX = 16 << 20
+_WRAPPED = INNER_BATCH | NEED_UNWRAP
 
 
 class _Answerable:
@@ -114,6 +117,57 @@ def from_record(record: Record, broker: str = "", *, unfold: bool = True, size_m
     )
 
 
+class NoRoomError(UnfoldedTooLargeError):
+    """An answer has unfolded to so much that its next compressed message has to wait."""
+
+
+class Unfolding:
+    """Makes messages of the records of one answer, whose compressed bodies must not become gigabytes together.
+
+    Without `unfold` bodies stay as they are stored, except those of batches, whose messages lie inside.
+    """
+
+    def __init__(self, *, unfold: bool = True) -> None:
+        self._unfolds = unfold
+        self._is_first = True
+        self._room = _ANSWER_UNFOLDED_MAX
+
+    def message(self, record: Record, broker: str = "") -> Message:
+        """Return a record's message. Raise NoRoomError where it has to wait, never for the first compressed one; raise
+        DecompressionError where its body is not what its flag says."""
+        flag = record.sys_flag
+        if not flag & COMPRESSED or not (self._unfolds or flag & _WRAPPED == _WRAPPED):
+            return from_record(record, broker, unfold=False)
+        is_first, self._is_first = self._is_first, False
+        if not is_first and self._room <= 0:
+            raise NoRoomError("the answer has unfolded to enough")
+        try:
+            message = from_record(record, broker, size_max=UNFOLDED_SIZE_MAX if is_first else self._room)
+        except UnfoldedTooLargeError as error:
+            if is_first:
+                self._room = 0
+                raise
+            raise NoRoomError(error.message) from error
+        except DecompressionError:
+            # How much was made before the error showed is not known.
+            self._room = 0
+            raise
+        self._room -= len(message.body)
+        return message
+
+
+def unfolded(message: Message) -> Message:
+    """Return a message that was left as it is stored with its body decompressed. One that cannot be is returned as it
+    is, and its flag still says that it is compressed."""
+    if not message.sys_flag & COMPRESSED or not message.body:
+        return message
+    try:
+        body = decompress(message.body, message.sys_flag)
+    except DecompressionError:
+        return message
+    return replace(message, body=body, sys_flag=message.sys_flag & ~COMPRESSED)
+
+
 def unwrap(message: Message, count_max: int = INNER_COUNT_MAX) -> list[Message]:
     """Return the messages of a batch that the broker keeps as one record; return any other message alone.
 
@@ -121,8 +175,7 @@ def unwrap(message: Message, count_max: int = INNER_COUNT_MAX) -> list[Message]:
     record. Raise RemoteProtocolError for a batch that has more messages, or none.
     RocketMQ: MessageDecoder.decodeMessage(MessageExt, List), PullAPIWrapper.processPullResult.
     """
-    wrapped = INNER_BATCH | NEED_UNWRAP
-    if message.sys_flag & wrapped != wrapped:
+    if message.sys_flag & _WRAPPED != _WRAPPED:
         return [message]
     result: list[Message] = []
     for index, (flag, body, block) in enumerate(decode_batch(message.body, min(count_max, INNER_COUNT_MAX))):

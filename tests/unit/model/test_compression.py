@@ -9,6 +9,7 @@ from aerobee.model.compression import (
     compress,
     compression_of,
     decompress,
+    opening,
     parse_compression,
 )
 
@@ -77,6 +78,22 @@ def test_cut_or_garbage_never_raises_anything_else(kind: CompressionType) -> Non
             decompress(bytes(hurt), kind.flag, 1 << 16)
         except DecompressionError:
             continue
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_an_opening_is_the_beginning_of_what_was_folded_and_no_more(kind: CompressionType) -> None:
+    folded = compress(BODY, kind)
+    for size in (1, 7, 599, 600, 601, 1 << 20):
+        assert opening(folded, kind.flag, size) == BODY[:size]
+    assert opening(BODY, 0, 9) == BODY[:9] and opening(b"", kind.flag, 9) == b""
+    assert opening(b"not folded at all", kind.flag, 9) == b"not folde" and opening(BODY, kind.flag | 7 << 8, 2) == b"ro"
+    bomb = compress(bytes(64 << 20), kind, 1)
+    begin = time.process_time()
+    assert opening(bomb, kind.flag, 500) == bytes(500)
+    opened = time.process_time() - begin
+    begin = time.process_time()
+    decompress(bomb, kind.flag)
+    assert opened * 10 < time.process_time() - begin
 
 
 def test_names() -> None:

@@ -6,18 +6,25 @@ from aerobee.errors import RemoteProtocolError
 from aerobee.hot.log.batch import encode_batch
 from aerobee.hot.log.host import encode_host
 from aerobee.hot.log.layout import INNER_BATCH, NEED_UNWRAP
-from aerobee.hot.log.record import Draft, decode_record, encode_records
+from aerobee.hot.log.record import Draft, Record, decode_record, encode_records
 from aerobee.model.compression import CompressionType, DecompressionError, compress
-from aerobee.model.message import Message, from_record, unwrap
+from aerobee.model.message import Message, NoRoomError, Unfolding, from_record, unfolded, unwrap
+
+MIB = 1 << 20
+ZLIB = CompressionType.ZLIB
 
 
 def stored(body: bytes, properties: bytes, sys_flag: int = 0) -> Message:
+    return from_record(record_of(body, properties, sys_flag), "broker-a")
+
+
+def record_of(body: bytes, properties: bytes = b"", sys_flag: int = 0) -> Record:
     draft = Draft(
         b"orders", 3, 7, sys_flag, 11, encode_host("1.2.3.4:5"), encode_host("10.0.0.9:10911"), 2, 0, body,
         properties, 0, "", "",
     )  # fmt: skip
     draft.queue_offset = 42
-    return from_record(decode_record(encode_records([draft], 123_456_789, 22, True), 0), "broker-a")
+    return decode_record(encode_records([draft], 123_456_789, 22, True), 0)
 
 
 def test_the_vocabulary() -> None:
@@ -66,3 +73,45 @@ def test_a_wrapped_batch_is_unwrapped() -> None:
     for broken in (body[:-1], b""):
         with pytest.raises(RemoteProtocolError):
             unwrap(stored(broken, b"", INNER_BATCH | NEED_UNWRAP))
+
+
+def folded(size: int) -> Record:
+    return record_of(compress(bytes(size), ZLIB), b"", ZLIB.flag)
+
+
+def test_one_answer_unfolds_to_so_much_and_one_message_alone_to_more() -> None:
+    unfolding = Unfolding()
+    assert len(unfolding.message(folded(20 * MIB)).body) == 20 * MIB
+    with pytest.raises(NoRoomError):
+        unfolding.message(folded(1))
+    assert unfolding.message(record_of(b"plain")).body == b"plain"
+    several = Unfolding()
+    for _ in range(4):
+        several.message(folded(4 * MIB))
+    with pytest.raises(NoRoomError):
+        several.message(folded(1))
+
+
+def test_a_bad_body_is_told_once_and_those_behind_it_wait_for_the_next_answer() -> None:
+    unfolding = Unfolding()
+    with pytest.raises(DecompressionError) as raised:
+        unfolding.message(record_of(b"no zlib", b"", ZLIB.flag))
+    assert not isinstance(raised.value, NoRoomError)
+    with pytest.raises(NoRoomError):
+        unfolding.message(folded(1))
+    too_large = Unfolding()
+    with pytest.raises(DecompressionError) as raised:
+        too_large.message(folded(65 * MIB))
+    assert not isinstance(raised.value, NoRoomError)
+
+
+def test_what_stays_folded_is_unfolded_later_but_the_messages_of_a_batch_at_once() -> None:
+    unfolding = Unfolding(unfold=False)
+    message = unfolding.message(folded(9 * MIB))
+    assert len(message.body) < MIB and len(unfolded(message).body) == 9 * MIB
+    assert not unfolded(message).sys_flag & ZLIB.flag & 1 and unfolded(unfolded(message)) == unfolded(message)
+    bad = unfolding.message(record_of(b"no zlib", b"", ZLIB.flag))
+    assert unfolded(bad) is bad
+    wrapped = compress(encode_batch([(0, b"one", b""), (0, b"two", b"")]), ZLIB)
+    batch = unfolding.message(record_of(wrapped, b"", ZLIB.flag | INNER_BATCH | NEED_UNWRAP))
+    assert [one.body for one in unwrap(batch)] == [b"one", b"two"]

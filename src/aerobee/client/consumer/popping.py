@@ -15,7 +15,7 @@ from aerobee.errors import AerobeeError, RemoteProtocolError
 from aerobee.errors.codes import error_for
 from aerobee.hot.log.record import decode_records
 from aerobee.model.compression import DecompressionError
-from aerobee.model.message import Message, from_record
+from aerobee.model.message import Message, NoRoomError, Unfolding, from_record
 from aerobee.model.names import is_retry_topic, pop_retry_topic
 from aerobee.model.numbers import NumberError, parse_int
 from aerobee.model.queue import MessageQueue
@@ -41,6 +41,8 @@ _FROM_END: Final = 1
 _NOTHING: Final = frozenset((ResponseCode.POLLING_TIMEOUT, ResponseCode.POLLING_FULL, ResponseCode.PULL_NOT_FOUND))
 # Offsets of one entry of a batch acknowledgement lie this close together.
 _SPAN_MAX: Final = 4_096
+# When a message comes back that this answer had no room for.
+_BACK_S: Final = 1.0
 
 _log = get_log("client.pop")
 
@@ -159,9 +161,14 @@ class Popper:
         tags = frozenset(wanted.tags_set)
         found: list[PoppedMessage] = []
         places = _places(head.msg_offset_info or "")
+        unfolding, message = Unfolding(), None
         for place, record in enumerate(decode_records(body)):
             try:
-                message = from_record(record, broker)
+                # Behind one that had no room all others wait, too: they keep their order.
+                if place == 0 or message is not None:
+                    message = unfolding.message(record, broker)
+            except NoRoomError:
+                message = None
             except DecompressionError as error:
                 _log.error("a body could not be decompressed and is handed out as it is", reason=str(error))
                 message = from_record(record, broker, unfold=False)
@@ -175,6 +182,9 @@ class Popper:
                 broker, topic, kind, queue_id, offset, starts.get((kind, queue_id), offset), head.pop_time,
                 head.invisible_time, head.revive_qid, began_s + head.invisible_time / 1000,
             )  # fmt: skip
+            if message is None:
+                self._core.tasks.start(self._give_back(lease), name="give a message back")
+                continue
             shown = without_namespace(self._namespace, wanted.topic) if self._namespace else wanted.topic
             values = {name: getattr(message, name) for name in _MESSAGE_FIELDS}
             popped = PoppedMessage(**{**values, "topic": shown}, lease=lease)
@@ -184,6 +194,12 @@ class Popper:
             else:
                 found.append(popped)
         return found
+
+    async def _give_back(self, lease: MessageLease) -> None:
+        try:
+            await self.change(lease, _BACK_S, suspend=True)
+        except AerobeeError as error:
+            _log.debug("a message comes back when its time is over", reason=str(error))
 
     async def _pass_over(self, lease: MessageLease) -> None:
         try:

@@ -12,10 +12,11 @@ from typing import Final
 from aerobee.client.core import ClientCore, without_namespace
 from aerobee.errors import RemoteProtocolError, TransportError
 from aerobee.errors.codes import error_for
+from aerobee.hot.log.layout import COMPRESSED
 from aerobee.hot.log.record import decode_records
 from aerobee.model import sysproperties as names
 from aerobee.model.compression import DecompressionError
-from aerobee.model.message import Message, from_record, unwrap
+from aerobee.model.message import Message, NoRoomError, Unfolding, from_record, unwrap
 from aerobee.model.names import retry_topic
 from aerobee.model.offsets import QueueOffset
 from aerobee.model.queue import MessageQueue
@@ -72,6 +73,8 @@ class PullOptions:
     timeout_s: float = TIMEOUT_S
     # Whether the pull carries the subscription. That of a push consumer is known from its heartbeats.
     lite: bool = False
+    # Whether bodies are decompressed. Else they stay as they are stored, which the flags of the messages tell.
+    unfold: bool = True
 
 
 class Puller:
@@ -104,10 +107,13 @@ class Puller:
         found = decode_header(PullMessageResponseHeader, answer)
         self._suggested[queue] = found.suggest_which_broker_id
         messages: list[Message] = []
+        next_offset = found.next_begin_offset
         if status is PullStatus.FOUND:
             delta = found.offset_delta or 0
-            messages = self._messages(answer.body, queue, wanted, delta, found.next_begin_offset - delta)
-        return PullResult(status, messages, found.next_begin_offset, found.min_offset, found.max_offset)
+            unfolding = Unfolding(unfold=options.unfold)
+            messages, end = self._messages(answer.body, queue, wanted, delta, next_offset - delta, unfolding)
+            next_offset = end + delta
+        return PullResult(status, messages, next_offset, found.min_offset, found.max_offset)
 
     def _header(
         self, queue: MessageQueue, wanted: SubscriptionData, offset: int, options: PullOptions
@@ -134,16 +140,25 @@ class Puller:
         )
 
     def _messages(
-        self, body: bytes, queue: MessageQueue, wanted: SubscriptionData, delta: int, end: int
-    ) -> list[Message]:
-        """Return the messages of an answer that reads on at `end`."""
+        self, body: bytes, queue: MessageQueue, wanted: SubscriptionData, delta: int, end: int, unfolding: Unfolding
+    ) -> tuple[list[Message], int]:
+        """Return the messages of an answer that reads on at `end`, and where to read on.
+
+        That is before the end where the messages would unfold to too much at once: the others are pulled again.
+        """
         tags = frozenset(wanted.tags_set)
         result: list[Message] = []
         records = decode_records(body)
         ends = [record.queue_offset for record in records[1:]] + [end]
         for record, next_offset in zip(records, ends, strict=True):
             try:
-                message = from_record(record, queue.broker_name)
+                # The call that is spared is 3 % of what a message costs here.
+                if record.sys_flag & COMPRESSED:
+                    message = unfolding.message(record, queue.broker_name)
+                else:
+                    message = from_record(record, queue.broker_name)
+            except NoRoomError:
+                return result, record.queue_offset
             except DecompressionError as error:
                 # It is handed out as it is: stopping here would hold up the queue for ever.
                 _log.error(
@@ -160,7 +175,7 @@ class Puller:
                 # Brokers filter by the hash of the tag, which two tags may share.
                 if not tags or one.tags in tags:
                     result.append(self.restored(one))
-        return result
+        return result, end
 
     def restored(self, message: Message) -> Message:
         """Return a message with the topic that users know: the original one of a retried message, without namespace."""

@@ -21,14 +21,14 @@ from aerobee.admin.deadletters import (
 )
 from aerobee.admin.messages import Span, reader_of
 from aerobee.dashboard.blocks import Badge, Block, Choice, Mono, Note, PageLink, SearchForm, Table, Time, WebPage
-from aerobee.dashboard.bodies import preview
+from aerobee.dashboard.bodies import preview_of
 from aerobee.dashboard.moments import moment_of
 from aerobee.dashboard.pages.groups import tabs
 from aerobee.dashboard.pages.messages import message_link
 from aerobee.dashboard.pages.words import counted, topic_link
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import ActionOutcome, ActionPlan, FormField, PageView, action, page, raw
-from aerobee.dashboard.scanning import Scanner, wanted_of
+from aerobee.dashboard.scanning import SEARCHED, Scanner, wanted_of
 from aerobee.dashboard.security import Role
 from aerobee.errors import InvalidArgumentError
 from aerobee.errors.codes import NoPermissionError
@@ -83,7 +83,7 @@ async def letters(view: PageView) -> WebPage:
     limit = int_or(view.word("limit"), 50, 1, 500)
     fields = [Choice(one.name, one.label, view.word(one.name), help=one.help) for one in _SPAN_FIELDS]
     fields += [
-        Choice("text", "Text", view.word("text"), help="In body, keys, id or properties."),
+        Choice("text", "Text", view.word("text"), help=SEARCHED),
         Choice("limit", "At most", str(limit), _LIMITS, "select"),
     ]
     blocks: list[Block] = [SearchForm("search", "Which letters", fields, "Show")]
@@ -126,7 +126,7 @@ def _letters(view: PageView, group: str, found: Sequence[DeadLetterEntry]) -> Ta
         Column("retries", "Retries", lambda one: one.message.reconsume_times, right=True),
     ]  # fmt: skip
     if view.shows_bodies:
-        columns.append(Column("body", "Body", lambda one: Mono(preview(one.message.body))))
+        columns.append(Column("body", "Body", lambda one: Mono(preview_of(one.message))))
     empty = f"Group {group} has no dead letters" + (" that match." if view.word("text") or view.word("since") else ".")
     listing = Listing("letters", "Letters", columns, empty)
     table = table_of(found, listing, {"size": "500"}, alone=False)

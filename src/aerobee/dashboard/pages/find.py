@@ -24,7 +24,7 @@ async def find(view: PageView) -> WebPage:
     messages: list[PageLink] = []
     if len(word) == 32:
         try:
-            messages = [message_link(await find_message(view.admin, word))]
+            messages = [message_link(await find_message(view.admin, word, unfold=False))]
         except AerobeeError:
             messages = []
     blocks: list[Block] = [

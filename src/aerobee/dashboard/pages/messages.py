@@ -31,20 +31,21 @@ from aerobee.dashboard.blocks import (
     Note,
     PageLink,
     SearchForm,
-    Size,
     Text,
     Time,
     WebPage,
 )
-from aerobee.dashboard.bodies import SHOWN_MAX, preview, shown_body
+from aerobee.dashboard.bodies import SHOWN_MAX, preview_of, shown_body, size_of
 from aerobee.dashboard.moments import moment_of
 from aerobee.dashboard.pages.words import broker_link, group_link, topic_link
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import PageView, page, raw
-from aerobee.dashboard.scanning import Scanner, wanted_of
+from aerobee.dashboard.scanning import SEARCHED, Scanner, wanted_of
 from aerobee.dashboard.security import Role
 from aerobee.errors import AerobeeError, InvalidArgumentError
 from aerobee.errors.codes import NoPermissionError, TopicNotExistError
+from aerobee.hot.log.layout import COMPRESSED
+from aerobee.model.compression import opening
 from aerobee.model.message import Message
 from aerobee.model.numbers import int_or
 
@@ -86,7 +87,7 @@ def _search(view: PageView, topic: str, by: str) -> SearchForm:
         field("until", "Stored before"),
         field("tag", "Tag", "One, or A || B."),
         field("sql92", "SQL92", "Such as amount > 10 AND kind = 'new'."),
-        field("text", "Text", "In body, keys, id or properties."),
+        field("text", "Text", SEARCHED),
         field("queue", "Queue", kind="number"),
         Choice("limit", "At most", view.word("limit", "20"), _LIMITS, "select"),
     ]
@@ -135,13 +136,13 @@ async def _looked_up(view: PageView, topic: str, by: str) -> list[Block]:
         span = _span(view)
         found = await find_by_key(
             view.admin, topic, value, begin_ms=span.begin_ms, end_ms=span.end_ms,
-            limit=int_or(view.word("limit"), 64, 1, _LIMIT_MAX),
+            limit=int_or(view.word("limit"), 64, 1, _LIMIT_MAX), unfold=False,
         )  # fmt: skip
         rows, problems = found.messages, found.problems
         empty = f"No message of {topic} has the key {value} in the brokers' index."
     elif by == "place":
         broker, queue_id, offset = _place_of(value)
-        rows, empty = (await find_at(view.admin, topic, queue_id, offset, broker=broker),), ""
+        rows, empty = (await find_at(view.admin, topic, queue_id, offset, broker=broker, unfold=False),), ""
     else:
         rows, empty = await _by_id(view, topic, value), f"There is no message {value}."
     notes: list[Block] = [Note(f"silent{place}", text, "warn") for place, text in enumerate(problems)]
@@ -151,10 +152,10 @@ async def _looked_up(view: PageView, topic: str, by: str) -> list[Block]:
 async def _by_id(view: PageView, topic: str, value: str) -> tuple[Message, ...]:
     """Return every copy of a message: a retry after a lost answer makes two."""
     if topic:
-        copies = await find_by_unique_id(view.admin, value, topic)
+        copies = await find_by_unique_id(view.admin, value, topic, unfold=False)
         if copies.messages:
             return copies.messages
-    return (await find_message(view.admin, value, topic=topic or None),)
+    return (await find_message(view.admin, value, topic=topic or None, unfold=False),)
 
 
 def _place_of(value: str) -> tuple[str | None, int, int]:
@@ -180,36 +181,36 @@ def _table(view: PageView, rows: Sequence[Message], empty: str) -> Block:
         Column("tag", "Tag", lambda one: one.tags),
         Column("keys", "Keys", lambda one: one.keys),
         Column("place", "Place", lambda one: Mono(f"{one.broker}:{one.queue_id}:{one.queue_offset}")),
-        Column("size", "Size", lambda one: Size(len(one.body)), right=True),
+        Column("size", "Size", size_of, right=True),
     ]
     if view.shows_bodies:
-        columns.append(Column("body", "Body", lambda one: Mono(preview(one.body))))
+        columns.append(Column("body", "Body", lambda one: Mono(preview_of(one))))
     return table_of(rows, Listing("messages", "Messages", columns, empty), {"size": "500"}, alone=False)
 
 
 # -- one message
 
 
-async def _the_message(view: PageView) -> Message:
+async def _the_message(view: PageView, *, unfold: bool) -> Message:
     topic, message_id, at = view.path["topic"], view.path["message_id"], view.word("at")
     if at:
         broker, queue_id, offset = _place_of(at)
-        found = await find_at(view.admin, topic, queue_id, offset, broker=broker)
+        found = await find_at(view.admin, topic, queue_id, offset, broker=broker, unfold=unfold)
         if found.message_id == message_id or found.offset_id == message_id.upper():
             return found
         raise no_message(message_id, topic)
-    return await find_message(view.admin, message_id, topic=topic)
+    return await find_message(view.admin, message_id, topic=topic, unfold=unfold)
 
 
 @page("/messages/{topic}/{message_id}", title="Message")
 async def message(view: PageView) -> WebPage:
-    one = await _the_message(view)
+    one = await _the_message(view, unfold=False)
     facts: list[tuple[str, Cell]] = [
         ("Topic", topic_link(one.topic)), ("Message id", Mono(one.message_id)), ("Offset id", Mono(one.offset_id)),
         ("Stored", Time(one.store_timestamp)), ("Born", Time(one.born_timestamp)),
         ("Tag", one.tags), ("Keys", one.keys),
         ("Broker", broker_link(one.broker)), ("Queue", one.queue_id), ("Offset", one.queue_offset),
-        ("Size", Size(len(one.body))), ("Retries", one.reconsume_times), ("Sent from", Mono(one.born_host)),
+        ("Size", size_of(one)), ("Retries", one.reconsume_times), ("Sent from", Mono(one.born_host)),
         ("Stored at", Mono(one.store_host)),
     ]  # fmt: skip
     blocks: list[Block] = [Facts("message", "Message", facts)]
@@ -232,14 +233,14 @@ async def message(view: PageView) -> WebPage:
 
 def _body(view: PageView, one: Message) -> Text:
     kind = view.word("as") or "auto"
-    title, text = shown_body(one.body, kind)
+    body = opening(one.body, one.sys_flag, SHOWN_MAX + 1)
+    title, text = shown_body(body, kind)
     path = f"/messages/{one.topic}/{one.message_id}"
     at = {"at": view.word("at")} if view.word("at") else {}
     links = [PageLink(word, path, {**at, "as": word}) for word in ("text", "json", "hex")]
     links.append(PageLink("download", f"/raw/messages/{one.topic}/{one.message_id}", at))
-    cut = (
-        f"These are the first {SHOWN_MAX // 1024} KiB of {len(one.body):,} bytes." if len(one.body) > SHOWN_MAX else ""
-    )
+    whole = "" if one.sys_flag & COMPRESSED else f" of {len(one.body):,} bytes"
+    cut = f"These are the first {SHOWN_MAX // 1024} KiB{whole}." if len(body) > SHOWN_MAX else ""
     return Text("body", f"Body as {title}", text, cut, links)
 
 
@@ -311,6 +312,6 @@ async def download(view: PageView) -> Response:
     """Return the body of a message as a file: never as something that a browser shows."""
     if not view.shows_bodies:
         raise NoPermissionError("a viewer sees no bodies of messages", code=16)
-    one = await _the_message(view)
+    one = await _the_message(view, unfold=True)
     headers = {"content-disposition": f"attachment; filename*=utf-8''{quote(one.message_id)}.bin"}
     return Response(one.body, media_type="application/octet-stream", headers=headers)

@@ -15,9 +15,9 @@ from starlette.responses import Response, StreamingResponse
 from aerobee.admin.messages import reader_of
 from aerobee.client.consumer import LitePullConsumer
 from aerobee.dashboard.blocks import Block, Choice, Note, PageLink, SearchForm, Tail, WebPage
-from aerobee.dashboard.bodies import preview
+from aerobee.dashboard.bodies import preview_of
 from aerobee.dashboard.registry import PageView, page, raw
-from aerobee.dashboard.scanning import WantedMessages, wanted_of
+from aerobee.dashboard.scanning import SEARCHED, WantedMessages, wanted_of
 from aerobee.errors import AerobeeError, InvalidArgumentError
 from aerobee.errors.codes import QuotaExceededError
 from aerobee.model.message import Message
@@ -50,7 +50,7 @@ async def tail(view: PageView) -> WebPage:
         Choice("topic", "Topic", topic),
         Choice("tag", "Tag", view.word("tag"), help="One, or A || B."),
         Choice("sql92", "SQL92", view.word("sql92"), help="Such as amount > 10 AND kind = 'new'."),
-        Choice("text", "Text", view.word("text"), help="In body, keys, id or properties."),
+        Choice("text", "Text", view.word("text"), help=SEARCHED),
     ]
     blocks: list[Block] = [SearchForm("search", "Which messages", fields, "Follow")]
     if not topic:
@@ -167,7 +167,7 @@ class _Follower:
                     start = max(offset, end - max(1, self._room))
                     self._counted += start - offset
                     offset = start
-            pulled = await consumer.pull(queue, offset, max=PULL, wait=_WAIT_S)
+            pulled = await consumer.pull(queue, offset, max=PULL, wait=_WAIT_S, unfold=False)
             for message in pulled.messages:
                 if self._wanted.matches(message):
                     if self._room > 0:
@@ -180,7 +180,7 @@ class _Follower:
     def _told(self, one: Message) -> dict[str, Any]:
         place = f"{one.broker}:{one.queue_id}:{one.queue_offset}"
         path = f"../messages/{quote(one.topic, safe='')}/{quote(one.message_id, safe='')}?at={quote(place)}"
-        body = preview(one.body) if self._view.shows_bodies else "(a viewer sees no bodies)"
+        body = preview_of(one) if self._view.shows_bodies else "(a viewer sees no bodies)"
         return {
             "stored": one.store_timestamp, "place": place, "tag": one.tags, "keys": one.keys, "body": body,
             "url": path.removeprefix("../"),

@@ -241,16 +241,18 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
         tags: str = "*",
         sql92: str | None = None,
         wait: float = 0.0,
+        unfold: bool = True,
     ) -> PullResult:
         """Pull the messages at an offset, without touching the progress of the group.
 
-        `wait` is how long the broker may hold the answer while there is nothing new.
+        `wait` is how long the broker may hold the answer while there is nothing new. Without `unfold` compressed bodies
+        stay as they are stored, which the flags of the messages tell.
         """
         engine = self._running()
         require_at_least("offset", offset, 0)
         wire = self._wire(queue)
         wanted = subscription(wire.topic, tags, sql92)
-        options = PullOptions(max_num=max, suspend_s=wait, timeout_s=wait + TIMEOUT_S / 3, lite=True)
+        options = PullOptions(max_num=max, suspend_s=wait, timeout_s=wait + TIMEOUT_S / 3, lite=True, unfold=unfold)
         return await engine.puller.pull(wire, wanted, offset, options)
 
     # -- where
