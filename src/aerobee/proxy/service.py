@@ -57,6 +57,8 @@ _LANGUAGE_MAX: Final = 32
 _COMMANDS_MAX: Final = 64
 _ASK_S: Final = 3.0
 _ACKING_MAX: Final = 16
+# So long a stop gives messages back.
+STOP_S: Final = 2.0
 # So many entries of a long answer are made in one turn.
 _PART: Final = 128
 # So many messages of one broker are renewed at the same time.
@@ -417,13 +419,13 @@ class MessagingService:
 
     def _gone(self, client: GrpcClient) -> None:
         async def leave() -> None:
-            held = self.renewals.of(client)
-            for one in held:
-                try:
+            try:
+                for one in self.renewals.of(client):
                     await _renew(client, one.address, one.topic, one.group, one.handle, 1_000, suspend=True)
-                except AerobeeError:
-                    break
-            await client.leave()
+            except AerobeeError as error:
+                _log.debug("the messages of a client come back when their time is over", reason=error.message)
+            finally:
+                await client.leave()
 
         task = asyncio.get_running_loop().create_task(leave())
         self._others.add(task)
@@ -467,9 +469,17 @@ class MessagingService:
             self._sweeper.cancel()
         for task in list(self._tasks.values()):
             task.cancel()
-        for client in self.clients.all():
+        clients = self.clients.all()
+        for client in clients:
             self.clients.forget(client)
-        await asyncio.gather(*self._tasks.values(), *self._others, return_exceptions=True)
+        tasks = (*self._tasks.values(), *self._others)
+        late = (await asyncio.wait(tasks, timeout=STOP_S))[1] if tasks else ()
+        if late:
+            # What clients held comes back without us when its invisible time is over.
+            _log.info("stopped before all messages of clients were given back", tasks=len(late))
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*(client.remoting.close() for client in clients), *tasks, return_exceptions=True)
 
 
 def _client_id(call: GrpcCall) -> str:
