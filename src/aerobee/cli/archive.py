@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from aerobee.cli.numbers import NumberRange
 from aerobee.cli.output import DONE, console, print_json, show_size, show_time, table
 from aerobee.cli.spark import NoSparkError, conf_option, confs_of, demand_connector, master_option, spark_session
 from aerobee.runtime.clock import SystemClock
@@ -44,7 +45,7 @@ def archive() -> None:
 @click.option(
     "--older-than",
     "hours",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     default=0.0,
     help="Only segments that were closed this many hours ago.",
 )

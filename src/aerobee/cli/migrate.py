@@ -12,6 +12,7 @@ from aerobee.admin import migration
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.migration import MasterFacts, MigrationRefusedError
 from aerobee.cli.connecting import admin_connection, asked_credentials, connection_options, tls_context
+from aerobee.cli.numbers import NumberRange
 from aerobee.cli.output import DONE, REFUSED, CommandGroup, print_json, print_json_line, show_size
 from aerobee.cli.remote import confirmed, yes_option
 from aerobee.cli.serving import host_options
@@ -45,7 +46,7 @@ _OPTIONS = (
     click.option("--dry-run", is_flag=True, help="Only look, and print what would be done."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text."),
     click.option(
-        "--patience", "patience_s", type=click.FloatRange(min=1), default=60.0, show_default=True, metavar="SECONDS",
+        "--patience", "patience_s", type=NumberRange(min=1), default=60.0, show_default=True, metavar="SECONDS",
         help="How long to wait for the copy to be level, and for a broker to stop.",
     ),
     *host_options,

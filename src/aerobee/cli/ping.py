@@ -9,6 +9,7 @@ import click
 from aerobee.admin.cluster import BrokerStatus
 from aerobee.admin.cluster import ping as ping_cluster
 from aerobee.admin.connection import AdminConnection
+from aerobee.cli.numbers import NumberRange
 from aerobee.cli.output import DONE, print_json
 from aerobee.cli.remote import converse, options
 from aerobee.errors import TransportError
@@ -18,9 +19,7 @@ _TRY_INTERVAL_S = 0.2
 
 
 @click.command()
-@options(
-    click.option("--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, help="Seconds to wait for an answer.")
-)
+@options(click.option("--wait", "wait_s", type=NumberRange(min=0), default=0.0, help="Seconds to wait for an answer."))
 def ping(namesrv: str, timeout_s: float, as_json: bool, wait_s: float) -> int:
     """Check whether a name server and its brokers answer. The exit code is 3 if they do not."""
     clock = SystemClock()

@@ -14,6 +14,7 @@ from typing import TypedDict, Unpack
 import click
 
 from aerobee.cli.connecting import tls_context
+from aerobee.cli.numbers import NumberRange
 from aerobee.cli.output import DONE, REFUSED, UNREACHABLE, print_json_line
 from aerobee.cli.remote import options
 from aerobee.client.core import SendReceipt
@@ -70,12 +71,12 @@ class _Counts:
         type=click.IntRange(0, INT32_MAX),
         help="Priority, 0 is the lowest; for topics with message.type=PRIORITY.",
     ),
-    click.option("--delay", type=click.FloatRange(min=0), help="Deliver after this many seconds."),
+    click.option("--delay", type=NumberRange(min=0), help="Deliver after this many seconds."),
     click.option("-p", "--property", "pairs", multiple=True, metavar="NAME=VALUE", help="A property. May be repeated."),
     click.option("--sharding-key", help="Messages with the same sharding key go to the same queue. {n} is replaced."),
     click.option("--tag", help="Tag of every message."),
     click.option("--key", help="Key of every message. {n} is replaced by its number."),
-    click.option("--rate", type=click.FloatRange(min=0.1), help="Send at most this many messages a second."),
+    click.option("--rate", type=NumberRange(min=0.1), help="Send at most this many messages a second."),
     click.option(
         "--size",
         type=click.IntRange(0, 4 << 20),

@@ -12,6 +12,7 @@ import click
 
 from aerobee.admin.connection import AdminConnection
 from aerobee.cli.connecting import admin_connection, connection_options
+from aerobee.cli.numbers import NumberRange
 from aerobee.cli.output import DONE, UNREACHABLE
 from aerobee.model.numbers import int_or
 from aerobee.model.topic import PERM_READ, PERM_WRITE
@@ -30,7 +31,7 @@ def options(*more: Callable[[Any], Any]) -> Callable[[F], F]:
             connection_options,
             click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text."),
             click.option(
-                "--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=5.0, show_default=True,
+                "--timeout", "timeout_s", type=NumberRange(min=0.1), default=5.0, show_default=True,
                 help="Seconds that one request may take.",
             ),
             click.option(

@@ -14,10 +14,11 @@ from aerobee.admin import replay as copying
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.messages import Span
 from aerobee.admin.replay import CopyReport
+from aerobee.cli.numbers import NumberRange
 from aerobee.cli.output import DONE, REFUSED, print_json, show_time, time_option
 from aerobee.cli.remote import converse, dry_run_option, options
 
-rate_option = click.option("--rate", type=click.FloatRange(min=0.1), help="Send at most this many messages a second.")
+rate_option = click.option("--rate", type=NumberRange(min=0.1), help="Send at most this many messages a second.")
 target_option = click.option("--to", "target", required=True, metavar="TOPIC", help="The topic to copy to.")
 _LONG_MAX = (1 << 63) - 1
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.status import Status
 
 from aerobee.cli.connecting import connection_options, tls_environment
+from aerobee.cli.numbers import NumberRange
 from aerobee.cli.output import DONE, console, print_json_line, table
 from aerobee.cli.spark import conf_option, confs_of, demand_connector, master_option, spark_session
 from aerobee.errors import AerobeeError
@@ -77,7 +78,7 @@ class _Given(TypedDict):
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=0.1),
+    type=NumberRange(min=0.1),
     default=5.0,
     help="Seconds that the search for topics may take.",
 )

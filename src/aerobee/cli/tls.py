@@ -9,6 +9,7 @@ import click
 from aerobee.admin.certificates import check_certificate
 from aerobee.app.authority import AuthorityFiles, init_authority
 from aerobee.cli.connecting import connection_options, tls_context
+from aerobee.cli.numbers import NumberRange
 from aerobee.cli.output import DONE, REFUSED, CommandGroup, plain, print_json, show_time
 from aerobee.model.numbers import int_or
 from aerobee.runtime.certificates import CertificateFacts, read_certificates
@@ -127,7 +128,7 @@ def _print(one: CertificateFacts, now_ms: int) -> None:
     "--days", type=click.IntRange(min=0), default=_DAYS, show_default=True, help="Days that it must be valid for."
 )
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=5.0, show_default=True, help="Seconds to wait."
+    "--timeout", "timeout_s", type=NumberRange(min=0.1), default=5.0, show_default=True, help="Seconds to wait."
 )
 @_json_option
 @connection_options

@@ -13,6 +13,7 @@ from aerobee.admin import groups, portable, upkeep
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.groups import GroupLag
 from aerobee.cli.changing import asked_first
+from aerobee.cli.numbers import NumberRange
 from aerobee.cli.output import DONE, REFUSED, console, print_json, print_json_line, table
 from aerobee.cli.remote import (
     broker_option,
@@ -111,7 +112,7 @@ def _done(words: str, facts: dict[str, Any], as_json: bool) -> int:
 
 @click.command()
 @options(
-    click.option("--interval", type=click.FloatRange(min=0.1), help="Go on every so many seconds, until interrupted."),
+    click.option("--interval", type=NumberRange(min=0.1), help="Go on every so many seconds, until interrupted."),
     click.option("--size", type=click.IntRange(1, 1 << 22), default=128, show_default=True, help="Bytes of a message."),
     click.option("--count", type=click.IntRange(1, 100_000), default=10, show_default=True, help="Messages a broker."),
     broker_option,
@@ -203,11 +204,11 @@ _one_broker = click.option("-b", "--broker", required=True, help="The broker, by
     yes_option,
     dry_run_option,
     click.option(
-        "--wait", "wait_s", type=click.FloatRange(min=0),
+        "--wait", "wait_s", type=NumberRange(min=0),
         help="Return when the broker has taken no message for so many seconds (35 is more than clients need).",
     ),
     click.option(
-        "--limit", "limit_s", type=click.FloatRange(min=1), default=300.0, show_default=True,
+        "--limit", "limit_s", type=NumberRange(min=1), default=300.0, show_default=True,
         help="Seconds after which --wait gives up.",
     ),
     _one_broker,

@@ -529,6 +529,9 @@ class StoreConfig(Settings):
 
     def relations(self) -> Iterator[str]:
         """Yield a sentence for each value that cannot be honoured or that contradicts another."""
+        if not self.store_path_root_dir.strip():
+            # The store would lie in the current directory, among whatever is there.
+            yield "storePathRootDir: it names no directory"
         if self.enable_consume_queue_ext:
             yield "enableConsumeQueueExt: filter bit maps are not built. Take the key out; filters read the messages"
         if self.max_message_size >= self.mapped_file_size_commit_log:
