@@ -86,7 +86,7 @@ def test_runtime_settings_survive(running: Up, conf: Path, tmp_path: Path) -> No
         assert config(names) == before
         assert change(names, "--unset", "noSuchKey").returncode == 1
         idle = change(names, "--unset", PERMISSION)
-        assert idle.returncode == 0 and f"{PERMISSION} was not changed over the wire" in idle.stderr
+        assert idle.returncode == 1 and f"{PERMISSION}: nobody changed this over the wire" in idle.stderr
     with broker(conf, names, log) as process:
         assert config(names) == before
         # kill -9 right after the answer: what was answered is kept.

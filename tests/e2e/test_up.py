@@ -244,6 +244,10 @@ def test_a_name_server_and_a_broker_of_their_own(tmp_path: Path) -> None:
         assert broker.returncode == 0
         assert " INFO broker broker started name=from-file " in log
         left = aerobee("cluster", "-n", named["namesrv"])
+        assert left.returncode == 3 and "from-file cannot be asked: it left the name server" in left.stderr
+        assert aerobee("cluster", "forget", "from-file", "-n", named["namesrv"], "--yes").returncode == 0
+        left = aerobee("cluster", "-n", named["namesrv"])
+        assert left.returncode == 0
         assert left.stdout == "the name server answers, but no broker has registered\n"
     finally:
         for process in (broker, namesrv):

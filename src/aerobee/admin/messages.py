@@ -135,8 +135,8 @@ async def find_at(
         if len(queues) != 1:
             known = ", ".join(sorted({one.broker_name for one in ranges}))
             if queues:
-                hint = f"Name the broker with -b. The queue is on {known}."
-                raise InvalidArgumentError(f"topic {topic} has several queues {queue_id}", hint=hint)
+                hint = f"Name one with -b: {known}."
+                raise InvalidArgumentError(f"queue {queue_id} of topic {topic} is on several brokers", hint=hint)
             numbers = sorted({one.queue_id for one in ranges if broker in (None, one.broker_name)})
             hint = f"Its queues are {numbers[0]} to {numbers[-1]}." if numbers else f"It is on {known}."
             raise InvalidArgumentError(
