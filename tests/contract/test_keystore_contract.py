@@ -15,7 +15,8 @@ import pytest
 
 from aerobee.coordination.config import CoordinationConfig
 from aerobee.coordination.embedded import EmbeddedCoordination
-from aerobee.coordination.etcd import EtcdClient, EtcdSettings, parse_endpoints
+from aerobee.coordination.endpoints import EtcdSettings, parse_endpoints
+from aerobee.coordination.etcd import EtcdClient
 from aerobee.coordination.group import GroupCoordinator
 from aerobee.coordination.model import KeyModel, ModelLimits
 from aerobee.coordination.values import (

@@ -7,19 +7,18 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from aerobee.access.brokertable import BROKER_ROWS
 from aerobee.access.config import AccessConfig
 from aerobee.access.owners import QueryOwners
 from aerobee.app.access import AccessRoot, group_secret, inner_signer
 from aerobee.app.descriptors import shares
-from aerobee.app.grpcfront import GrpcFront, own_nets, route_of
 from aerobee.app.honoured import require_honoured
 from aerobee.app.identity import joined
 from aerobee.app.monitoring import Monitoring
 from aerobee.app.ports import bind_ports
 from aerobee.app.process import CannotListenError
-from aerobee.app.replica import GroupRoot
 from aerobee.app.replicarequests import ReplicaRequests
 from aerobee.app.staticrole import StaticRole
 from aerobee.broker.assembly import Broker, Seams
@@ -44,8 +43,6 @@ from aerobee.net.server import FastHandler, Handler, Server
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
-from aerobee.proxy.backend import ClusterBackend
-from aerobee.proxy.rights import GrpcDoor
 from aerobee.replication.coordinator import Coordinator
 from aerobee.runtime.machine import local_hour, memory_bytes
 from aerobee.runtime.net import RealNet
@@ -57,6 +54,10 @@ from aerobee.runtime.tls import certificate_end_s
 from aerobee.store.config import StoreConfig
 from aerobee.telemetry.config import MetricsConfig
 from aerobee.telemetry.stdlog import get_log
+
+if TYPE_CHECKING:
+    from aerobee.app.grpcfront import GrpcFront
+    from aerobee.app.replica import GroupRoot
 
 # Between two ticks: while requests come, and when none came since the last tick.
 _TICK_S = 0.02
@@ -126,6 +127,8 @@ class BrokerNode:
         # The broker's place in its group; None where it has no replicas.
         self.group: GroupRoot | None = None
         if coordinator is not None:
+            from aerobee.app.replica import GroupRoot
+
             self.group = GroupRoot(
                 self, coordinator, config, store_config, disk, group_clock or clock, entropy,
                 boot_id=boot_id, client=self.client, tasks=self._tasks, net=net, secret=group_secret(access, config),
@@ -225,6 +228,11 @@ class BrokerNode:
         """Serve gRPC on all ports, where it has a port. It reaches this broker through memory, and others by TCP."""
         if self.grpc_port is None:
             return
+        # A broker without this port does without the memory and the time that these take.
+        from aerobee.app.grpcfront import GrpcFront, own_nets, route_of
+        from aerobee.proxy.backend import ClusterBackend
+        from aerobee.proxy.rights import GrpcDoor
+
         clock, config, signer = self._clock, self.config, inner_signer(self._access_config)
         if self.access is not None and signer is None:
             raise ConfigError(

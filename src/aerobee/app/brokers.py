@@ -19,16 +19,17 @@ from aerobee.app.identity import joined, reachable_from_here, safe_metrics
 from aerobee.app.keeping import KeptChild
 from aerobee.app.monitoring import metrics_address
 from aerobee.app.namesrv import NamesrvNode
-from aerobee.app.process import disk_of_this_loop
+from aerobee.app.process import disk_of_this_loop, listening
 from aerobee.app.secure import Secured, SecuredFacts, secure, tell_namesrv
 from aerobee.app.servers import BROKER_CLASSES
 from aerobee.app.startrule import require_start
-from aerobee.app.up import UP_DEFAULTS, UpOptions, beside, listening, told_namesrv
+from aerobee.app.up import UP_DEFAULTS, UpOptions, beside, told_namesrv
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.loader import Loaded, Source, load, override_source
 from aerobee.config.setting import render
 from aerobee.coordination.embedded import EmbeddedCoordination
-from aerobee.coordination.etcd import EtcdClient, EtcdSettings, parse_endpoints
+from aerobee.coordination.endpoints import EtcdSettings, parse_endpoints
+from aerobee.coordination.etcd import EtcdClient
 from aerobee.coordination.group import GroupCoordinator
 from aerobee.errors import AerobeeError
 from aerobee.model.route import MASTER_ID

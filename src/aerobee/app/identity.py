@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from aerobee.broker.config import BrokerConfig
-from aerobee.client.core import UniqueIds
 from aerobee.config.loader import Loaded
 from aerobee.errors import InvalidArgumentError
+from aerobee.model.uniqueids import UniqueIds
 from aerobee.runtime.machine import host_name, resolve
 from aerobee.runtime.process import local_address, month_bounds_ms, process_id
 from aerobee.runtime.seams import Clock, Entropy

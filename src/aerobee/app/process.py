@@ -147,3 +147,12 @@ def disk_of_this_loop() -> RealDisk:
         loop.call_soon_threadsafe(done)
 
     return RealDisk(post)
+
+
+async def listening(start: Awaitable[None], what: str, host: str, port: int, free_port: str) -> None:
+    """Start a server. Raise CannotListenError if its port cannot be used."""
+    try:
+        await start
+    except OSError as error:
+        hint = f"Stop the process that uses it, or take a free port with {free_port}."
+        raise CannotListenError(what, host, port, error, hint) from error

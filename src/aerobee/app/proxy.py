@@ -12,10 +12,9 @@ from aerobee.access.door import Access
 from aerobee.app.access import DEFAULT_CLUSTER, audit_writer, inner_signer
 from aerobee.app.grpcfront import GrpcFront
 from aerobee.app.identity import joined
-from aerobee.app.process import stopped_or_failed
+from aerobee.app.process import listening, stopped_or_failed
 from aerobee.app.servers import ServerOptions
 from aerobee.app.startrule import require_start
-from aerobee.app.up import listening
 from aerobee.config.loader import Loaded
 from aerobee.config.setting import Settings
 from aerobee.errors import ConfigError

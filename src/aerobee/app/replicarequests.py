@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Coroutine
 from dataclasses import asdict, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from aerobee.app.replica import GroupRoot
 from aerobee.broker.config import BrokerConfig
 from aerobee.errors import AerobeeError
 from aerobee.model.numbers import parse_int
@@ -38,10 +37,13 @@ from aerobee.protocol.headers.controller import (
 )
 from aerobee.protocol.headers.declarations import ReplicaForceRequestHeader
 from aerobee.replication.coordinator import Coordinator, Outcome
-from aerobee.replication.replica import Replica
 from aerobee.replication.values import GroupState, GroupView, ReplicaRole, ReplicaStatus
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import get_log
+
+if TYPE_CHECKING:
+    from aerobee.app.replica import GroupRoot
+    from aerobee.replication.replica import Replica
 
 _INT_MAX: Final = 2**31 - 1
 _NAMES_MAX: Final = 1000

@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from aerobee.access.config import AccessConfig
-from aerobee.app.broker import BrokerNode
 from aerobee.app.identity import identified, joined, safe_metrics, unique_ids
-from aerobee.app.namesrv import NamesrvNode
-from aerobee.app.process import disk_of_this_loop, stopped_or_failed
+from aerobee.app.process import disk_of_this_loop, listening, stopped_or_failed
 from aerobee.app.startrule import HostOptions, require_start
-from aerobee.app.up import listening
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.loader import Loaded, Source, environment_source, file_source, load, override_source
 from aerobee.config.setting import Settings, replace_values, settings_of
 from aerobee.coordination.config import CoordinationConfig
-from aerobee.coordination.etcd import EtcdClient
-from aerobee.coordination.group import GroupCoordinator
 from aerobee.errors import AerobeeError, ConfigError, StoreDamagedError
 from aerobee.namesrv.config import KV_CONFIG_PATH, NamesrvConfig
 from aerobee.net.config import TlsConfig
@@ -33,6 +29,10 @@ from aerobee.runtime.signals import on_hangup
 from aerobee.store.config import StoreConfig
 from aerobee.telemetry.config import MetricsConfig
 from aerobee.telemetry.stdlog import get_log
+
+if TYPE_CHECKING:
+    from aerobee.app.broker import BrokerNode
+    from aerobee.coordination.group import GroupCoordinator
 
 BROKER_CLASSES: tuple[type[Settings], ...] = (
     BrokerConfig, StoreConfig, TlsConfig, CoordinationConfig, MetricsConfig, AccessConfig,
@@ -123,6 +123,8 @@ async def serve_broker(
 
     Once it runs, `started` is called with the broker and `ready` with its address. Tests give a disk that fails.
     """
+    from aerobee.app.broker import BrokerNode
+
     log = get_log("broker")
     _tell(loaded, log.warning, log.info)
     require_start(loaded, options, warn=log.warning)
@@ -176,6 +178,10 @@ def _coordinator(loaded: Loaded, config: BrokerConfig) -> GroupCoordinator | Non
         return None
     if "brokerName" not in loaded.origins:
         raise ConfigError(["coordinatorAddr needs brokerName, the name of the group, the same for all its replicas"])
+    # Most brokers have no group: they do without the memory and the time that these take.
+    from aerobee.coordination.etcd import EtcdClient
+    from aerobee.coordination.group import GroupCoordinator
+
     clock = SystemClock()
     store = EtcdClient(reached, RealNet(), clock)
     return GroupCoordinator(store, config.cluster_name, config.broker_name, clock)
@@ -185,6 +191,8 @@ async def serve_namesrv(
     loaded: Loaded, options: ServerOptions, ready: Callable[[str], None], stop: asyncio.Event
 ) -> int:
     """Run a name server until `stop` is set and return the exit code. `ready` is called with its address."""
+    from aerobee.app.namesrv import NamesrvNode
+
     log = get_log("namesrv")
     _tell(loaded, log.warning, log.info)
     require_start(loaded, options, warn=log.warning)

@@ -12,12 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from aerobee.access.config import AccessConfig
-from aerobee.app.staticrole import has_slaves
 from aerobee.config.loader import Loaded
 from aerobee.coordination.config import CoordinationConfig
 from aerobee.errors import InvalidArgumentError
 from aerobee.net.config import TlsConfig, TlsMode
-from aerobee.store.config import StoreConfig
+from aerobee.store.config import BrokerRole, StoreConfig
 
 _SECURE = "docs/security.md sets both up in ten lines, and `aerobee up --secure` does it by itself."
 
@@ -98,6 +97,13 @@ def _open(start: Start) -> str:
     is_open = start.has_ha_port or start.has_open_group
     ports = " The HA port gives every message to whoever asks." if is_open else ""
     return f"--insecure: other machines can reach this server without {' and '.join(missing) or 'a check'}.{ports}"
+
+
+def has_slaves(config: StoreConfig) -> bool:
+    """Tell whether the settings say that slaves follow this broker."""
+    return config.broker_role is not BrokerRole.SLAVE and (
+        config.broker_role is BrokerRole.SYNC_MASTER or config.total_replicas > 1 or config.ha_listen_port is not None
+    )
 
 
 def require_start(loaded: Loaded, options: HostOptions, *, warn: Callable[[str], None] = lambda words: None) -> None:

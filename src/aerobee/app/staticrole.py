@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from aerobee.app.startrule import has_slaves
 from aerobee.app.takeover import TakeOverNote
 from aerobee.broker.assembly import Broker
 from aerobee.broker.config import BrokerConfig
@@ -26,13 +27,6 @@ from aerobee.store.config import BrokerRole, StoreConfig
 
 # How often a slave that has lost its master asks the name servers where it is.
 _LOOK_S: Final = 3.0
-
-
-def has_slaves(config: StoreConfig) -> bool:
-    """Tell whether the settings say that slaves follow this broker."""
-    return config.broker_role is not BrokerRole.SLAVE and (
-        config.broker_role is BrokerRole.SYNC_MASTER or config.total_replicas > 1 or config.ha_listen_port is not None
-    )
 
 
 class StaticRole:

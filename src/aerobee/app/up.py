@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 
 from aerobee.access.config import AccessConfig
@@ -19,7 +19,7 @@ from aerobee.app.identity import (
     unique_ids,
 )
 from aerobee.app.namesrv import NamesrvNode
-from aerobee.app.process import CannotListenError, disk_of_this_loop, stopped_or_failed
+from aerobee.app.process import disk_of_this_loop, listening, stopped_or_failed
 from aerobee.app.secure import Secured, SecuredFacts, secure, tell_namesrv
 from aerobee.app.startrule import HostOptions, require_start
 from aerobee.broker.config import BrokerConfig
@@ -210,12 +210,3 @@ async def beside(
 def told_namesrv(options: UpOptions, port: int) -> str:
     """Return the address of the name server for clients elsewhere."""
     return joined(told_address(options.host, options.advertise), port)
-
-
-async def listening(start: Awaitable[None], what: str, host: str, port: int, free_port: str) -> None:
-    """Start a server. Raise CannotListenError if its port cannot be used."""
-    try:
-        await start
-    except OSError as error:
-        hint = f"Stop the process that uses it, or take a free port with {free_port}."
-        raise CannotListenError(what, host, port, error, hint) from error

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aerobee.config.setting import Settings, setting
-from aerobee.coordination.etcd import EtcdSettings, parse_endpoints
+from aerobee.coordination.endpoints import EtcdSettings, parse_endpoints
 from aerobee.runtime.tls import FileNames, client_context
 
 

@@ -14,7 +14,7 @@ from typing import Final, cast
 import msgspec
 
 from aerobee.coordination import gateway
-from aerobee.coordination.etcd import is_loopback
+from aerobee.coordination.endpoints import is_loopback
 from aerobee.coordination.http import (
     HttpRequest,
     RequestReader,

@@ -31,7 +31,8 @@ from aerobee.broker.config import BrokerConfig
 from aerobee.client.core import ClientOptions
 from aerobee.config.loader import Source, load, override_source
 from aerobee.coordination.embedded import EmbeddedCoordination
-from aerobee.coordination.etcd import EtcdClient, EtcdSettings, parse_endpoints
+from aerobee.coordination.endpoints import EtcdSettings, parse_endpoints
+from aerobee.coordination.etcd import EtcdClient
 from aerobee.coordination.group import GroupCoordinator
 from aerobee.errors import AerobeeError, InvalidArgumentError
 from aerobee.model.ids import unique_message_id

@@ -20,7 +20,8 @@ from pathlib import Path
 from types import TracebackType
 
 from aerobee.admin.connection import AdminConnection
-from aerobee.coordination.etcd import EtcdClient, EtcdSettings, parse_endpoints
+from aerobee.coordination.endpoints import EtcdSettings, parse_endpoints
+from aerobee.coordination.etcd import EtcdClient
 from aerobee.coordination.group import GroupCoordinator
 from aerobee.model.numbers import parse_int
 from aerobee.model.route import MASTER_ID

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from aerobee import selectors
-from aerobee.client.core.identity import UniqueIds
 from aerobee.client.core.namespace import with_namespace, without_namespace
 from aerobee.client.core.routes import RouteCache
 from aerobee.client.producer.brokerfaults import FaultTable
@@ -11,6 +10,7 @@ from aerobee.client.producer.trace import encode_sub_after, encode_sub_before
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
 from aerobee.model.route import BrokerData, QueueData, TopicRoute, TopicRouteData
+from aerobee.model.uniqueids import UniqueIds
 from aerobee.testing.entropy import SeededEntropy
 
 A = BrokerData("C", "a", {0: "1:1", 1: "1:2"})

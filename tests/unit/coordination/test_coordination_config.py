@@ -6,7 +6,7 @@ import pytest
 
 from aerobee.config.setting import to_properties
 from aerobee.coordination.config import CoordinationConfig
-from aerobee.coordination.etcd import parse_endpoints
+from aerobee.coordination.endpoints import parse_endpoints
 from aerobee.errors import ConfigError
 from aerobee.testing.certificates import Certificate
 

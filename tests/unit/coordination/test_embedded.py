@@ -9,7 +9,8 @@ from typing import cast
 import pytest
 
 from aerobee.coordination.embedded import EmbeddedCoordination, EmbeddedLimits
-from aerobee.coordination.etcd import EtcdClient, EtcdSettings, parse_endpoints
+from aerobee.coordination.endpoints import EtcdSettings, parse_endpoints
+from aerobee.coordination.etcd import EtcdClient
 from aerobee.coordination.http import encode_request
 from aerobee.coordination.values import PutKey, ReadKeys, Txn, WatchBatch
 from aerobee.errors import ConfigError, CoordinationError, StoreError

@@ -41,7 +41,6 @@ from aerobee.client.core.hooks import (
     before_consume,
     received,
 )
-from aerobee.client.core.identity import UniqueIds
 from aerobee.client.core.keywords import (
     is_number,
     is_whole,
@@ -75,7 +74,7 @@ __all__ = [
     "NoReplyError", "NotDurableError", "PROFILES_FILE_VARIABLE", "PROFILE_VARIABLE", "QueueUnavailableError",
     "RECEIVE_HOOKS", "ReceiveHook", "SECRET_KEY_VARIABLE", "SECURITY_TOKEN_VARIABLE", "SEND_HOOKS",
     "SEND_STATUSES", "SelectorError", "SendContext", "SendHook", "SendReceipt", "SendStatus",
-    "TooManyInFlightError", "UniqueIds", "acquire_core", "after_consume", "away_groups", "before_consume",
+    "TooManyInFlightError", "acquire_core", "after_consume", "away_groups", "before_consume",
     "call_user_code", "client_config", "credentials_of", "decode_route", "is_not_master", "is_number", "is_whole",
     "lend_core", "parse_namesrv", "read_profile", "receipt_of", "received", "release_core", "require_at_least",
     "require_seconds", "require_text", "require_types", "route_header", "shown_defaults", "signer",

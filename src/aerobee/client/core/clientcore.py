@@ -13,7 +13,6 @@ from typing import Any, Final, Protocol
 
 from aerobee.client.core.config import ClientConfig
 from aerobee.client.core.errors import is_not_master
-from aerobee.client.core.identity import UniqueIds
 from aerobee.client.core.refreshpace import RefreshPace
 from aerobee.client.core.routes import RouteCache, away_groups, decode_route, route_header
 from aerobee.client.core.signing import signer
@@ -23,6 +22,7 @@ from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.names import AUTO_CREATE_TOPIC
 from aerobee.model.queue import MessageQueue
 from aerobee.model.route import MASTER_ID, QueueData, TopicRoute, TopicRouteData
+from aerobee.model.uniqueids import UniqueIds
 from aerobee.net.client import Link, RemotingClient
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from aerobee.protocol.codes import AWAY_FIELD, RequestCode, ResponseCode

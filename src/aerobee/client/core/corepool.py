@@ -10,7 +10,8 @@ import asyncio
 
 from aerobee.client.core.clientcore import ClientCore
 from aerobee.client.core.config import ClientConfig
-from aerobee.client.core.identity import UniqueIds, client_id_of
+from aerobee.client.core.identity import client_id_of
+from aerobee.model.uniqueids import UniqueIds
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.runtime.process import fork_count, local_address, month_bounds_ms, nanoseconds, process_id

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from aerobee.admin.connection import AdminConnection
-from aerobee.coordination.etcd import EtcdClient, EtcdSettings, parse_endpoints
+from aerobee.coordination.endpoints import EtcdSettings, parse_endpoints
+from aerobee.coordination.etcd import EtcdClient
 from aerobee.coordination.group import GroupCoordinator
 from aerobee.errors import AerobeeError
 from aerobee.model.route import MASTER_ID

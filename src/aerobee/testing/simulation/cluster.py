@@ -9,8 +9,8 @@ from typing import Final
 from aerobee.app.broker import BrokerNode
 from aerobee.app.namesrv import NamesrvNode
 from aerobee.broker.config import BrokerConfig
-from aerobee.client.core import UniqueIds
 from aerobee.hot.log.record import Record
+from aerobee.model.uniqueids import UniqueIds
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.replication.coordinator import Coordinator
 from aerobee.store.config import StoreConfig

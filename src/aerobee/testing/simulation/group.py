@@ -10,7 +10,8 @@ from typing import Final
 
 from aerobee.app.broker import BrokerNode
 from aerobee.coordination.embedded import EmbeddedCoordination
-from aerobee.coordination.etcd import EtcdClient, EtcdSettings, parse_endpoints
+from aerobee.coordination.endpoints import EtcdSettings, parse_endpoints
+from aerobee.coordination.etcd import EtcdClient
 from aerobee.coordination.group import GroupCoordinator
 from aerobee.errors import StoreError
 from aerobee.replication.values import ReplicaStatus
