@@ -40,8 +40,10 @@ check: $(STAMP)/installed ## check style, types and layering
 
 # Two files run side by side: many tests wait for a process or a clock. The tests of one file share its fixtures.
 SUITE := $(V)/pytest -m "not slow and not interop" -n $(or $(WORKERS),2) --dist loadfile --session-timeout
-# These tests run a second time on the interpreted source: it must do what the compiled modules do.
-BOTH_FORMS := tests/unit/hot tests/unit/store tests/property tests/golden tests/fault/test_crash_mutations.py tests/fault/test_bit_flips.py
+# These tests run a second time on the interpreted source: it must do what the compiled modules do, and bugs can be
+# planted in it.
+BOTH_FORMS := tests/unit/hot tests/unit/store tests/property tests/golden tests/fault/test_crash_mutations.py tests/fault/test_bit_flips.py \
+	tests/simulation/test_planted_pops.py tests/simulation/test_pop_groups.py tests/simulation/replicas/test_replica_planted.py
 
 test: setup check ## run the whole suite compiled, then the tests of hot/, store, properties and golden files interpreted
 	@$(MAKE) -s etcd || echo "test: etcd could not be built, so the tests that need it are skipped"
