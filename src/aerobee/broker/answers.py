@@ -82,9 +82,14 @@ def when_saved(
         also.submit(saved_also)
 
 
-def when_confirmed(catalog: Confirming, channel: Channel, command: Command, answer: Answer) -> Answer:
-    """Return the answer to a change that is done; in a group of replicas, give it when they have the change."""
-    if catalog.is_alone:
+def when_confirmed(
+    catalog: Confirming, channel: Channel, command: Command, answer: Answer, *, also: MetadataTable | None = None
+) -> Answer:
+    """Return the answer to a change that is done; in a group of replicas, give it when they have the change.
+
+    `also` is a table that was changed. Its change is answered when it is saved.
+    """
+    if catalog.is_alone and also is None:
         return answer
 
     def done(error: StoreError | None) -> None:
@@ -95,7 +100,16 @@ def when_confirmed(catalog: Confirming, channel: Channel, command: Command, answ
         elif answer is not None:
             answer_later(channel, answer, command)
 
-    catalog.confirm(done)
+    def saved(error: OSError | StoreError | None) -> None:
+        if error is None:
+            catalog.confirm(done)
+        else:
+            done(StoreError(f"not saved: {error}"))
+
+    if also is None:
+        catalog.confirm(done)
+    else:
+        also.submit(saved)
     return None
 
 

@@ -353,14 +353,13 @@ class Broker:
     def _serve_administrators(self) -> None:
         state, tables, clock = self.state, self.tables, self._seams.clock
         store, catalog, clients, offsets = state.store, state.catalog, state.clients, state.offsets
+        saved = tables.offsets
         for part in (
-            TopicAdmin(
-                self._config, store, catalog, state.puts, state.stats, offsets, tables.offsets, self._delete_topics
-            ),
-            GroupAdmin(catalog, state.stats, offsets, state.locks, tables.offsets, clock),
+            TopicAdmin(self._config, store, catalog, state.puts, state.stats, offsets, saved, self._delete_topics),
+            GroupAdmin(catalog, state.stats, offsets, state.locks, saved, clock),
             ClientAdmin(clients, clock),
             ProgressAdmin(state.name, state.address, store, catalog, clients, offsets, state.stats, tables, clock),
-            ResetAdmin(self._config, store, catalog, clients, offsets, state.channel, self._next_opaque),
+            ResetAdmin(self._config, store, catalog, clients, offsets, state.channel, self._next_opaque, saved),
             RelayAdmin(state.name, store, catalog, clients, state.channel, self._next_opaque),
             QueueAdmin(state),
             ConfigAdmin(self.live_settings, clock),

@@ -404,3 +404,18 @@ def test_entries_written_before_are_the_bytes_a_fresh_table_writes() -> None:
         change()
         assert topics.to_bytes() == dumps(topics.encode(), pretty=True)
         assert offsets.to_bytes() == dumps(offsets.encode(), pretty=True)
+
+
+def test_nobody_is_told_of_a_save_that_is_still_under_way() -> None:
+    disk = RecordingDisk()
+    table = TopicTable(disk, "/store")
+    table.put(TopicConfig("a", 1, 1), 1)
+    disk.complete_queued()
+    told: list[object] = []
+    table.submit(told.append)
+    table.submit(told.append)
+    assert told == []
+    disk.run_pending()
+    assert told == [None, None]
+    table.submit(told.append)
+    assert told == [None, None, None], "what is saved is not written again"

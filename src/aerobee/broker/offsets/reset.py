@@ -22,6 +22,7 @@ from aerobee.protocol.command import Command, request, response
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.offset import ResetOffsetRequestHeader
 from aerobee.store.messagestore import MessageStore
+from aerobee.store.metadata.table import MetadataTable
 from aerobee.store.steps import Steps
 from aerobee.telemetry.stdlog import get_log
 
@@ -43,12 +44,14 @@ class ResetAdmin:
         offsets: ConsumerOffsets,
         channel: Callable[[int], Channel | None],
         next_opaque: Callable[[], int],
+        offset_table: MetadataTable,
     ) -> None:
         self._config = config
         self._store = store
         self._catalog = catalog
         self._clients = clients
         self._offsets = offsets
+        self._offset_table = offset_table
         self._channel = channel
         self._next_opaque = next_opaque
 
@@ -113,7 +116,8 @@ class ResetAdmin:
         told = found if len(found) <= _QUEUES_TOLD_MAX else f"{len(found)} queues"
         _log.info("offsets reset", group=header.group, topic=header.topic, queues=told, peer=channel.remote_address)
         answer = encoded(command, ResetOffsetBody(self._by_queue(header.topic, found)))
-        return when_confirmed(self._catalog, channel, command, answer)
+        # After a restart, groups that pop would find the old position in the file and skip to it.
+        return when_confirmed(self._catalog, channel, command, answer, also=self._offset_table)
 
     def _by_queue(self, topic: str, found: dict[int, int]) -> dict[MessageQueue, int]:
         return {MessageQueue(topic, self._config().broker_name, queue_id): offset for queue_id, offset in found.items()}

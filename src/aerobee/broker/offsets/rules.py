@@ -47,6 +47,9 @@ class ConsumerOffsets:
         self.popped: Callable[[str, str, int], int | None] | None = None
         # Told of deleted topics and groups: (topic, group), one of them empty.
         self.removed: Callable[[str, str], None] | None = None
+        # Told of a position that was set from outside, or set back by a commit: (group, topic, queue, position, whether
+        # it was set from outside).
+        self.moved: Callable[[str, str, int, int, bool], None] | None = None
         # By topic and group: noted with every pull, and a pair needs no new text.
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
 
@@ -65,7 +68,11 @@ class ConsumerOffsets:
             return Committed(True)
         before = queues.get(queue_id)
         queues[queue_id] = offset
-        return Committed(True, before if before is not None and offset < before else None)
+        if before is None or offset >= before:
+            return Committed(True)
+        if self.moved is not None:
+            self.moved(group, topic, queue_id, offset, False)
+        return Committed(True, before)
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """Return the position of the group, -1 where it has none; a waiting reset counts as its position."""
@@ -137,6 +144,8 @@ class ConsumerOffsets:
             self.table[key] = {queue_id: offset}
         else:
             queues[queue_id] = offset
+        if self.moved is not None:
+            self.moved(group, topic, queue_id, offset, True)
         return True
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:

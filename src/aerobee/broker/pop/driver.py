@@ -284,6 +284,31 @@ class Pop:
         self.ledger.writer.forget(topic=topic, group=group, now_ms=self.clock.now_ms())
         self.ledger.said()
 
+    def moved(self, group: str, topic: str, queue_id: int, offset: int, is_reset: bool) -> None:
+        """Follow a position that an administrator set, at once: what is acknowledged until the next pop, and a restart
+        before it, would bring the old one back. A commit that goes back counts only where a queue is read in order."""
+        key = Key(topic, group, queue_id)
+        window = self.table.windows.get(key) if is_reset else None
+        if window is None:
+            self.orders.moved(key, offset, is_reset=is_reset)
+        else:
+            self.reset(window, offset)
+        if is_reset:
+            self.waits.wake(topic, group)
+            self.waits.wake(topic, group, queue_id)
+
+    def reset(self, window: Window, offset: int) -> None:
+        """Go on from an offset."""
+        key = Key(window.topic, window.group, window.queue_id)
+        self.table.reset(window, offset, self.clock.now_ms())
+        self.orders.moved(key, offset, is_reset=True)
+        self.ledger.writer.reset(key, offset, window.reset_time)
+        self.ledger.said()
+        self.offsets.table.setdefault(offset_key(key.topic, key.group), {})[key.queue_id] = offset
+        window.told = offset
+        # Positions from before must not be told any more.
+        self._kept = None
+
     # -- time
 
     def tick(self, now_ms: int) -> None:
@@ -350,5 +375,5 @@ def pop_of(state: PopState, disk: Disk) -> Pop:
         state.name, state.store, state.puts, state.catalog, state.offsets, state.stats, state.store_host, disk,
         state.clock, state.entropy, lambda: state.config,
     )  # fmt: skip
-    state.offsets.removed = pop.forget
+    state.offsets.removed, state.offsets.moved = pop.forget, pop.moved
     return pop

@@ -93,7 +93,8 @@ class _Said(msgspec.Struct):
 
     c: int
     o: OrderInfo | None = None
-    # The position was set by an administrator.
+    # The position was set by an administrator. It is not written any more: it would bring back the position also where
+    # the group went on by pulls.
     r: bool = False
 
 
@@ -182,7 +183,7 @@ class PopOrders:
             if reset is not None:
                 offset = queues[key.queue_id] = reset
                 self._infos.pop(key, None)
-                self._say(key, offset, reset=True)
+                self._say(key, offset)
         return offset
 
     def _read(self, tour: Tour, place: PopPlace, key: Key, offset: int, rounds: int) -> bool:
@@ -286,6 +287,13 @@ class PopOrders:
             return False
         return info.locked_until(self._pop.clock.now_ms()) >= 0
 
+    def moved(self, key: Key, offset: int, *, is_reset: bool) -> None:
+        """Follow a position that was set from outside. The journal would bring back the one that it knows."""
+        if key in self._pop.table.orders or key in self._infos:
+            if is_reset:
+                self._infos.pop(key, None)
+            self._say(key, offset)
+
     def clear(self, key: Key) -> None:
         """Forget the last pop of a queue: its group was reset."""
         if self._infos.pop(key, None) is not None:
@@ -309,13 +317,11 @@ class PopOrders:
 
     # -- what is kept
 
-    def _say(self, key: Key, position: int, *, reset: bool = False) -> None:
+    def _say(self, key: Key, position: int) -> None:
         info = self._infos.get(key)
         said: dict[str, object] = {"c": position}
         if info is not None:
             said["o"] = info.to_json()
-        if reset:
-            said["r"] = True
         text = json.dumps(said, separators=(",", ":")).encode()
         self._pop.table.orders[key] = text
         self._pop.ledger.writer.order(key, text, self._pop.clock.now_ms())

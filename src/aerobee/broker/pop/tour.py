@@ -190,7 +190,7 @@ class Tour:
         if offsets.resets:
             reset = offsets.take_reset(key.group, key.topic, key.queue_id)
             if reset is not None:
-                self.reset(key, window, reset)
+                pop.reset(window, reset)
         return window
 
     def first_offset(self, key: Key) -> int:
@@ -204,14 +204,6 @@ class Tour:
         if unit is not None and store.log_end - unit[0] <= store.reads.hot_bytes:
             return 0
         return max(0, store.max_offset(topic, key.queue_id) - 1)
-
-    def reset(self, key: Key, window: Window, offset: int) -> None:
-        """Go on from an offset that an administrator set."""
-        pop = self._pop
-        pop.table.reset(window, offset, pop.clock.now_ms())
-        pop.orders.clear(key)
-        pop.ledger.writer.reset(key, offset, window.reset_time)
-        pop.ledger.said()
 
     def _move(self, window: Window, following: int) -> None:
         """Pass over messages that are not to be had: expired ones, or those that a filter does not take."""
@@ -309,16 +301,11 @@ class Tour:
             self._move(window, following)
             return self._take_next(place, window, rounds + 1)
         elif status is GetMessageStatus.OFFSET_OVERFLOW_BADLY and following < start:
-            self._correct(window, following)
+            # By a commit, its group stands beyond the end of the queue. Each pop would go there again, and what is
+            # stored meanwhile would be passed over, if the commit stayed.
+            self._pop.reset(window, following)
         self._count_rest(window)
         return True
-
-    def _correct(self, window: Window, end: int) -> None:
-        """Go on from the end of a queue: its group stands beyond it, by a commit. Each pop would go there again, and
-        what is stored meanwhile would be passed over, if the commit stayed."""
-        self.reset(_key(window), window, end)
-        self._pop.offsets.table.setdefault(offset_key(window.topic, window.group), {})[window.queue_id] = end
-        window.told = end
 
     def _hold(
         self,

@@ -81,7 +81,8 @@ class MetadataTable:
     def __init__(self, disk: Disk, root: str) -> None:
         self.state = StateFile(disk, join(root, "config", self.file_name))
         self.version = DataVersion()
-        self._saved: bytes | None = None  # what the file holds
+        self._saved: bytes | None = None  # what the file holds, or will when the saves under way are done
+        self._saving = 0  # saves under way
         self._disk = disk
         self._unusable: list[Rejected] = []  # of the file that is being read
         self.rejected = 0  # entries that lie in `<file>.rejected`
@@ -172,12 +173,14 @@ class MetadataTable:
     def submit(self, done: Done) -> None:
         """Save as `save` does, synced off the caller's thread. `done` is called in any case."""
         content = self.to_bytes()
-        if content == self._saved:
+        if content == self._saved and not self._saving:
             done(None)
             return
         self._saved = content
+        self._saving += 1
 
         def saved(error: Any) -> None:
+            self._saving -= 1
             if error is not None:
                 self._saved = None
             done(error)
