@@ -381,7 +381,7 @@ class Broker:
         self.settings.trace_on = config.trace_on
         self.settings.body_size_max = body_size_max(store_config)
         self.settings.writable = config.broker_permission & PERM_WRITE != 0
-        if self._seams.authority is not None:
+        if self._seams.authority is not None or self.state.puts.slaves is not None:
             self.state.puts.timeout_s = store_config.slave_timeout_ms / 1000
         self.on_reconfigured(config, store_config)
 

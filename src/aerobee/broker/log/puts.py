@@ -16,7 +16,15 @@ from typing import Final, Protocol
 
 from aerobee.broker.flowcontrol import FlowControl
 from aerobee.broker.log.arrivals import Arrivals, LongPolls
-from aerobee.broker.log.waiting import AfterSave, Cancellable, EarlyLog, TopicSaves
+from aerobee.broker.log.waiting import (
+    AfterSave,
+    Cancellable,
+    EarlyLog,
+    TopicSaves,
+    is_for_any,
+    is_marked,
+    refusal_of,
+)
 from aerobee.broker.stats import (
     BROKER_PUT_NUMS,
     BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC,
@@ -151,7 +159,10 @@ class _Wait:
         """Take that the log is safe, or the error that means it never is."""
         self.is_over = True
         self.puts.waited(self)
-        self.done(*_outcome_of(error))
+        if error is None:
+            self.done(ResponseCode.SUCCESS, "")
+        else:
+            self.done(*refusal_of(error))
 
 
 class Puts:
@@ -250,8 +261,7 @@ class Puts:
             end = self._log.append(drafts)
         except AerobeeError as error:
             if channel is not None:
-                code, remark = _refusal_of(error)
-                self._answer.refused(channel, opaque, codec, code, remark)
+                self._answer.refused(channel, opaque, codec, *refusal_of(error))
             return
         draft.body = _IN_LOG
         self.stored(drafts)
@@ -272,7 +282,10 @@ class Puts:
 
     def when_safe(self, end: int, done: Done, *, may_be_late: bool = False) -> None:
         """Call `done` for what the log holds up to `end` already, as if it had been put just now."""
-        self._when_safe(end, done, may_be_late=may_be_late)
+        if self._unsaved:
+            self._when_saved_and_safe(None, end, done, may_be_late=may_be_late)
+        else:
+            self._when_safe(end, done, may_be_late=may_be_late)
 
     def _schedule(self) -> None:
         self._scheduled = True
@@ -327,7 +340,7 @@ class Puts:
             try:
                 end = self._log.append(drafts)
             except AerobeeError as error:
-                done(*_refusal_of(error))
+                done(*refusal_of(error))
             else:
                 self.stored(drafts)
                 if wait and self._unsaved:
@@ -344,10 +357,7 @@ class Puts:
                 for one in tick.apart():
                     self._write_sends(one)
                 return
-            code, remark = _refusal_of(error)
-            for channel, opaque, codec in zip(tick.channels, tick.opaques, tick.codecs, strict=True):
-                if channel is not None:
-                    self._answer.refused(channel, opaque, codec, code, remark)
+            self._outcome(tick)(*refusal_of(error))
             return
         for draft in tick.drafts:
             draft.body = _IN_LOG
@@ -387,15 +397,21 @@ class Puts:
         self._topics.when_saved(done)
         asyncio.get_running_loop().call_soon(self._topics.tick)
 
-    def _when_saved_and_safe(self, drafts: list[Draft], end: int, done: Done, *, may_be_late: bool) -> None:
-        """Wait for the topics first: a message that is kept for later names its topic in a place of its own."""
-        is_named = any(draft.topic in self._unsaved for draft in drafts)
+    def _when_saved_and_safe(self, drafts: list[Draft] | None, end: int, done: Done, *, may_be_late: bool) -> None:
+        """Wait for the topics first. None stands for drafts that are not known any more."""
 
         def saved(error: StoreError | None) -> None:
-            if error is not None and is_named:
-                done(*_refusal_of(error))
-            else:
+            if error is None or (drafts is not None and not any(is_for_any(draft, self._unsaved) for draft in drafts)):
                 self._when_safe(end, done, may_be_late=may_be_late)
+            elif not may_be_late:
+                # A feature that is refused would store the same again and again.
+                assert self._topics is not None
+                self._topics.when_saved(saved)
+            elif drafts is None or any(map(is_marked, drafts)):
+                # So would an idempotent producer.
+                done(ResponseCode.FLUSH_DISK_TIMEOUT, "")
+            else:
+                done(*refusal_of(error))
 
         self._when_saved(saved)
 
@@ -416,7 +432,7 @@ class Puts:
             # With static roles a slave may be away for hours. Features go on without it, as Apache's do.
             self._wait(log, end, done)
         else:
-            log.on_safe(end, lambda error: done(*_outcome_of(error)))
+            log.on_safe(end, lambda error: done(*((ResponseCode.SUCCESS, "") if error is None else refusal_of(error))))
 
     def _wait(self, log: EarlyLog, end: int, done: Done, count: int = 1) -> None:
         self._flow.sends.added(self._clock.monotonic(), count)
@@ -438,7 +454,6 @@ class Puts:
         """Tell everybody whose time is over, and come again when that of the next one is."""
         loop, waits = self._own_loop(), self._waits
         now_s = loop.time()
-        self._timer = None
         try:
             while waits and (waits[0].is_over or waits[0].deadline_s <= now_s):
                 wait = waits.popleft()
@@ -449,28 +464,14 @@ class Puts:
                     self._flow.sends.answered(wait.count)
                     wait.done(self.late_code(wait.end), "")
         finally:
-            if waits and self._timer is None:
+            # Whoever was told may wait for something again, which is due later than what is left.
+            self._timer = None
+            if waits:
                 self._timer = loop.call_later(max(0.0, waits[0].deadline_s - now_s), self._tell_late)
-
-
-def _outcome_of(error: StoreError | None) -> tuple[int, str]:
-    return (ResponseCode.SUCCESS, "") if error is None else _refusal_of(error)
 
 
 def _flush_is_late(end: int) -> int:
     return ResponseCode.FLUSH_DISK_TIMEOUT
-
-
-def _refusal_of(error: AerobeeError) -> tuple[int, str]:
-    """Return the code and the remark for a failed put. RocketMQ: SendMessageProcessor.handlePutMessageResult."""
-    if error.code is not None:  # a write that the group of replicas does not allow
-        return error.code, error.message
-    if isinstance(error, DiskFullError):
-        remark = f"service not available now: the broker's disk is full. {error.message}"
-        return ResponseCode.SERVICE_NOT_AVAILABLE, remark
-    if isinstance(error, StoreError):
-        return ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error.message}"
-    return ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {error.message}"
 
 
 class _Count:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Container
+from typing import Final, Protocol
 
-from aerobee.errors import StoreError
+from aerobee.errors import AerobeeError, DiskFullError, StoreError
+from aerobee.hot.log.properties import find_property
+from aerobee.hot.log.record import Draft
+from aerobee.model.producermark import PRODUCER_MARK
+from aerobee.model.sysproperties import REAL_TOPIC
+from aerobee.protocol.codes import ResponseCode
+
+_REAL_TOPIC: Final = REAL_TOPIC.encode()
+_MARK: Final = PRODUCER_MARK.encode()
 
 
 class Cancellable(Protocol):
@@ -61,3 +69,28 @@ class AfterSave:
         self._is_cancelled = True
         if self._waiter is not None:
             self._waiter.cancel()
+
+
+def is_for_any(draft: Draft, topics: Container[bytes]) -> bool:
+    """Tell whether a message is for one of these topics, or is kept for one until later."""
+    if draft.topic in topics:
+        return True
+    topic = find_property(draft.properties, _REAL_TOPIC)
+    return topic is not None and topic in topics
+
+
+def is_marked(draft: Draft) -> bool:
+    """Tell whether a message is of an idempotent producer."""
+    return find_property(draft.properties, _MARK) is not None
+
+
+def refusal_of(error: AerobeeError) -> tuple[int, str]:
+    """Return the code and the remark for a failed put. RocketMQ: SendMessageProcessor.handlePutMessageResult."""
+    if error.code is not None:  # a write that the group of replicas does not allow
+        return error.code, error.message
+    if isinstance(error, DiskFullError):
+        remark = f"service not available now: the broker's disk is full. {error.message}"
+        return ResponseCode.SERVICE_NOT_AVAILABLE, remark
+    if isinstance(error, StoreError):
+        return ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error.message}"
+    return ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {error.message}"

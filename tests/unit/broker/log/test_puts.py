@@ -193,3 +193,38 @@ def test_each_put_that_waits_for_slaves_is_told_in_its_own_time() -> None:
         ("fourth", late),
     ]
     assert [at for _, _, at in told] == pytest.approx([3.0, 4.0, 4.5, 7.5], abs=0.01)
+
+
+def test_who_waits_again_when_he_is_told_delays_nobody() -> None:
+    told: list[tuple[str, float]] = []
+
+    async def main(kit: BrokerKit) -> None:
+        answers = SendAnswers(SendSettings("C", "R", False, HOST, 1 << 20, writable=True))
+        puts = Puts(kit.store, answers, kit.state.flow, kit.state.clock, timeout_s=3.0)
+        puts.slaves = ReplicatedLog(kit.store, SlaveAcks(needed=1))
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+
+        def again(code: int, remark: str) -> None:
+            told.append(("first", loop.time() - began_s))
+            puts.when_safe(kit.store.log_end, lambda code, _: told.append(("again", loop.time() - began_s)))
+
+        puts.put([draft()], again)
+        await asyncio.sleep(1)
+        puts.put([draft()], lambda code, _: told.append(("second", loop.time() - began_s)))
+        await asyncio.sleep(10)
+
+    run_broker(main)
+    assert [name for name, _ in told] == ["first", "second", "again"]
+    assert [at for _, at in told] == pytest.approx([3.0, 4.0, 6.0], abs=0.01)
+
+
+def test_a_change_of_settings_leaves_senders_the_time_that_slaves_have() -> None:
+    async def main(kit: BrokerKit) -> None:
+        puts, config = kit.state.puts, kit.store.config
+        puts.slaves = ReplicatedLog(kit.store, SlaveAcks(needed=1))
+        kit.broker.live_settings.update({"traceOn": "false"})
+        assert config.slave_timeout_ms != config.sync_flush_timeout_ms
+        assert puts.timeout_s == config.slave_timeout_ms / 1000
+
+    run_broker(main)
