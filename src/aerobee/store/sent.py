@@ -28,3 +28,9 @@ def is_hidden(store: MessageStore, record: bytes) -> bool:
     head = head_of(record)
     queue = None if head is None else store.queues.find(topic_of(record), head.queue_id)
     return head is not None and queue is not None and head.queue_offset < queue.hidden
+
+
+def hidden_below(store: MessageStore, topic: bytes, queue_id: int) -> int:
+    """Return the offset below which messages of a queue are older than its topic's retention; 0 where it has none."""
+    queue = store.queues.find(topic, queue_id)
+    return 0 if queue is None else min(queue.hidden, queue.next_offset)

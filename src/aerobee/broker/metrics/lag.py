@@ -15,6 +15,7 @@ from aerobee.broker.answers import breath
 from aerobee.broker.state import BrokerState
 from aerobee.errors import StoreError
 from aerobee.model.names import is_retry_topic
+from aerobee.store.sent import hidden_below
 from aerobee.store.steps import Steps
 
 # How long a table is used.
@@ -88,7 +89,8 @@ class LagTable:
                     yield from breath(99)
                 end = max(0, self._state.store.max_offset(topic.encode(), queue_id))
                 done = self._state.offsets.query(group, topic, queue_id)
-                done = end if done < 0 else min(done, end)
+                hidden = hidden_below(self._state.store, topic.encode(), queue_id)
+                done = end if done < 0 else max(hidden, min(done, end))
                 pulled = min(end, max(done, self._state.offsets.pulled(group, topic, queue_id)))
                 lag, ready, inflight = lag + end - done, ready + end - pulled, inflight + pulled - done
                 if done < end:

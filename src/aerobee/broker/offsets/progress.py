@@ -45,6 +45,7 @@ from aerobee.runtime.seams import Clock
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
 from aerobee.store.metadata.plain import MessageRequestModeTable
+from aerobee.store.sent import hidden_below
 from aerobee.store.steps import Steps
 from aerobee.telemetry.stdlog import get_log
 
@@ -166,7 +167,9 @@ class ProgressAdmin:
         topic, name = config.topic_name, config.topic_name.encode()
         table: dict[MessageQueue, OffsetWrapper] = {}
         for queue_id in range(queues):
-            committed = max(0, self._offsets.query(group, topic, queue_id))
+            # What is hidden counts for no lag: nobody can consume it.
+            hidden = hidden_below(self._store, name, queue_id)
+            committed = max(hidden, self._offsets.query(group, topic, queue_id))
             at = max(committed, self._offsets.pulled(group, topic, queue_id)) if pulled else 0
             stored = 0
             if committed > 0:

@@ -199,7 +199,8 @@ class Catalog:
         if config is None:
             self.delete_topic(name)
         else:
-            self._put_topic(config)
+            # With the generation that the master gave it, or with none: every replica tells the same one.
+            self._replace(config)
 
     def learn_group(self, name: str, config: SubscriptionGroupConfig | None) -> None:
         """Take a group as the group's master has it; None where it has none."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from aerobee.broker.metrics.lag import LagTable
 from aerobee.hot.log.properties import encode_properties
 from aerobee.hot.log.record import VERIFY_NONE, decode_records
 from aerobee.model.topic import TopicConfig
+from aerobee.protocol.bodies.offsets import ConsumeStats
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.base import Header
 from aerobee.protocol.headers.bulkpull import BulkPullRequestHeader
+from aerobee.protocol.headers.group import GetConsumeStatsRequestHeader
 from aerobee.protocol.headers.message import QueryMessageRequestHeader, ViewMessageRequestHeader
 from aerobee.protocol.headers.offset import (
     GetEarliestMsgStoretimeRequestHeader,
@@ -192,5 +195,24 @@ def test_values_that_are_refused() -> None:
         for value in ("-2", "x", "1.5", str(1 << 63)):
             answer = await set_retention(kit, f"+reserve.time={value}")
             assert answer.code == ResponseCode.SYSTEM_ERROR and "reserve.time" in (answer.remark or ""), value
+
+    run_broker(main)
+
+
+def test_what_is_too_old_counts_for_no_lag() -> None:
+    """Of a group that committed before it, and of one that never did."""
+
+    async def main(kit: BrokerKit) -> None:
+        await three_hours(kit)
+        kit.state.offsets.commit("G", "T", 0, 1)
+        await set_retention(kit, "+reserve.time=2")
+        assert await bounds(kit) == (2, 3)
+        header = GetConsumeStatsRequestHeader(consumer_group="G", topic="T")
+        stats = ConsumeStats.decode((await ask(kit, RequestCode.GET_CONSUME_STATS, header)).body)
+        assert stats.diff_total == 1
+        lag = LagTable(kit.state)
+        lag.asked()
+        await kit.pass_time(1)
+        assert [(one.group, one.topic, one.lag) for one in lag.asked()] == [("G", "T", 1)]
 
     run_broker(main)

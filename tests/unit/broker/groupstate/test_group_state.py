@@ -13,7 +13,7 @@ from aerobee.model.dialect import dumps
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.names import STATE_TOPIC
 from aerobee.model.queue import MessageQueue
-from aerobee.model.topic import TopicConfig
+from aerobee.model.topic import GENERATION, TopicConfig
 from aerobee.protocol.bodies.groups import SetMessageRequestModeRequestBody
 from aerobee.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
 from aerobee.protocol.codes import RequestCode, ResponseCode
@@ -113,6 +113,27 @@ def test_every_change_of_an_administrator_reaches_the_follower() -> None:
         assert pair.follower.state.offsets.resets
         leader = pair.fail_over()
         assert state_of(leader) == follower
+
+    run_pair(main)
+
+
+def test_every_replica_tells_the_generation_that_the_master_tells() -> None:
+    """A topic of an older version has none. One that was made again has another than a follower's file may say."""
+
+    async def main(pair: Pair) -> None:
+        catalog, behind = pair.master.state.catalog, TopicConfig("again", 4, 4, attributes={GENERATION: "7"})
+        catalog.topic_table.put(TopicConfig("old", 4, 4), 1)
+        pair.follower.state.catalog.topic_table.put(behind, 1)
+        await make_topic(pair.master, "again")
+        await pair.pass_time(1.5)
+        made = catalog.find("again")
+        assert made is not None and made.generation not in ("", "7")
+        assert pair.follower.state.catalog.find("again") == made
+        leader = pair.fail_over()
+        await leader.pass_time(2)
+        found = leader.state.catalog.find("old")
+        assert found is not None and found.generation == ""
+        assert leader.state.catalog.find("again") == made
 
     run_pair(main)
 
