@@ -298,9 +298,8 @@ async def require_group_exists(admin: AdminConnection, group: str) -> None:
 
 def not_there(group: str, problems: list[str] | tuple[str, ...] = ()) -> GroupNotExistError:
     hint = "; ".join(problems) or "`aerobee group list` lists the groups."
-    return GroupNotExistError(
-        f"group {group} does not exist", code=ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, hint=hint
-    )
+    words = f"group {group} is on no broker that answers" if problems else f"group {group} does not exist"
+    return GroupNotExistError(words, code=ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -314,8 +314,15 @@ def next_place(queue: MessageQueue, offset: int, pulled: PullResult) -> int:
     return pulled.next_offset
 
 
-async def queue_ranges(consumer: LitePullConsumer, topic: str, span: Span) -> dict[MessageQueue, tuple[int, int]]:
-    """Return the offsets of each readable queue that the time span covers."""
+async def queue_ranges(
+    consumer: LitePullConsumer, topic: str, span: Span, unreached: dict[str, str] | None = None
+) -> dict[MessageQueue, tuple[int, int]]:
+    """Return the offsets of each readable queue that the time span covers. Raise TransportError where a broker does not
+    answer.
+
+    With `unreached`, reasons by the names of brokers, the queues of those brokers are left out instead, and what else
+    does not answer is added.
+    """
     try:
         queues = await consumer.queues(topic)
     except TopicNotExistError:
@@ -324,15 +331,24 @@ async def queue_ranges(consumer: LitePullConsumer, topic: str, span: Span) -> di
         hint = f"`aerobee topic update -t {topic} -p RW` makes the topic readable."
         raise NoPermissionError(f"topic {topic} has no readable queue", hint=hint)
 
-    async def one(queue: MessageQueue) -> tuple[MessageQueue, tuple[int, int]]:
-        begin, end = await consumer.begin_offset(queue), await consumer.end_offset(queue)
-        if span.begin_ms > 0 and begin < end:
-            begin = max(begin, await consumer.offset_at(queue, span.begin_ms))
-        if span.end_ms < _LONG_MAX and begin < end:
-            end = min(end, await consumer.offset_at(queue, span.end_ms))
-        return queue, (begin, end)
+    async def one(queue: MessageQueue) -> tuple[int, int] | None:
+        if unreached is not None and queue.broker_name in unreached:
+            return None
+        try:
+            begin, end = await consumer.begin_offset(queue), await consumer.end_offset(queue)
+            if span.begin_ms > 0 and begin < end:
+                begin = max(begin, await consumer.offset_at(queue, span.begin_ms))
+            if span.end_ms < _LONG_MAX and begin < end:
+                end = min(end, await consumer.offset_at(queue, span.end_ms))
+        except TransportError as error:
+            if unreached is None:
+                raise
+            unreached[queue.broker_name] = error.message
+            return None
+        return begin, end
 
-    return dict(await asyncio.gather(*(one(queue) for queue in queues)))
+    found = await asyncio.gather(*(one(queue) for queue in queues))
+    return {queue: place for queue, place in zip(queues, found, strict=True) if place is not None}
 
 
 def reader_of(admin: AdminConnection) -> LitePullConsumer:

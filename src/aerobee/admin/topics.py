@@ -264,7 +264,8 @@ async def topic_route(admin: AdminConnection, topic: str) -> tuple[RouteEntry, .
 def not_there(topic: str, problems: Sequence[str] = ()) -> TopicNotExistError:
     """Return the error for a topic that no broker has."""
     hint = "; ".join(problems) or "`aerobee topic list` lists the topics."
-    return TopicNotExistError(f"topic {topic} does not exist", code=ResponseCode.TOPIC_NOT_EXIST, hint=hint)
+    words = f"topic {topic} is on no broker that answers" if problems else f"topic {topic} does not exist"
+    return TopicNotExistError(words, code=ResponseCode.TOPIC_NOT_EXIST, hint=hint)
 
 
 # -- change

@@ -145,11 +145,16 @@ async def delayed(
     delay: int,
     now_ms: int,
     most: int,
+    *,
+    unreached: Mapping[str, str] | None = None,
 ) -> WaitingListing:
     """Return the first messages of a delay level by the time of their delivery. `infos` are the runtime infos of the
-    brokers by name, which tell how far each has come: as of its last save, so what is overdue was delivered since."""
+    brokers by name, which tell how far each has come: as of its last save, so what is overdue was delivered since.
+
+    The brokers in `unreached` are known not to answer: they are not asked, and not told as a problem."""
+    silent = dict(unreached or {})
     try:
-        ranges = await queue_ranges(consumer, SCHEDULE_TOPIC, Span())
+        ranges = await queue_ranges(consumer, SCHEDULE_TOPIC, Span(), silent)
     except TopicNotExistError:
         return WaitingListing((), 0)
     lanes: list[list[WaitingMessage]] = []
@@ -171,21 +176,34 @@ async def delayed(
         total += max(0, end - begin - passed)
         lanes.append(lane)
     merged = heapq.merge(*lanes, key=lambda one: one.due_ms or 0)
-    return WaitingListing(tuple(merged)[:most], total)
+    return WaitingListing(tuple(merged)[:most], total, problems=_found_silent(silent, unreached))
 
 
 # -- half messages
 
 
-async def half_messages(admin: AdminConnection, consumer: LitePullConsumer, *, look: int = 20_000) -> WaitingListing:
+def _found_silent(silent: Mapping[str, str], known: Mapping[str, str] | None) -> tuple[str, ...]:
+    """Return a sentence for each broker whose silence was not known before."""
+    return tuple(f"broker {name} is silent: {why}" for name, why in sorted(silent.items()) if name not in (known or {}))
+
+
+async def half_messages(
+    admin: AdminConnection,
+    consumer: LitePullConsumer,
+    *,
+    look: int = 20_000,
+    unreached: Mapping[str, str] | None = None,
+) -> WaitingListing:
     """Return the transactions that have no end yet, the oldest first.
 
     A broker saves how far they have ended; from there on, the records of ends are compared with the half messages.
-    At most `look` records of each kind are read from a broker: with more, the listing is not exact.
+    At most `look` records of each kind are read from a broker: with more, the listing is not exact. The brokers in
+    `unreached` are known not to answer: they are not asked, and not told as a problem.
     """
+    silent = dict(unreached or {})
     try:
-        halves = await queue_ranges(consumer, HALF_TOPIC, Span())
-        ends = await queue_ranges(consumer, OP_HALF_TOPIC, Span())
+        halves = await queue_ranges(consumer, HALF_TOPIC, Span(), silent)
+        ends = await queue_ranges(consumer, OP_HALF_TOPIC, Span(), silent)
     except TopicNotExistError:
         return WaitingListing((), 0)
     by_name = {one.name: one for one in await admin.masters()}
@@ -218,7 +236,7 @@ async def half_messages(admin: AdminConnection, consumer: LitePullConsumer, *, l
 
     said, problems = await from_each([by_name[name] for name in sorted({one.name for one, _ in places})], ask)
     messages = sorted((one for _, rows in said for one in rows), key=lambda one: one.stored_ms)
-    return WaitingListing(tuple(messages), len(messages), exact, tuple(problems))
+    return WaitingListing(tuple(messages), len(messages), exact, (*_found_silent(silent, unreached), *problems))
 
 
 def offsets_in(body: bytes) -> set[int]:

@@ -19,14 +19,16 @@ from aerobee.admin.topics import summaries
 from aerobee.dashboard.series import SERIES_MAX, Series
 from aerobee.dashboard.snapshot import GroupNumbers, KnownGroup, Snapshot, TopicNumbers
 from aerobee.errors import AerobeeError, TransportError
-from aerobee.errors.codes import ConsumerError
+from aerobee.errors.codes import ConsumerError, NoPermissionError
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.names import RETRY_PREFIX
 from aerobee.model.topic import TopicConfig
+from aerobee.protocol.bodies.base import Body
 from aerobee.protocol.bodies.groups import ConsumerConnection, SubscriptionGroupWrapper
 from aerobee.protocol.bodies.offsets import ConsumeStats, TopicStatsTable
 from aerobee.protocol.bodies.topics import TopicConfigSerializeWrapper
 from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.headers.base import Header
 from aerobee.protocol.headers.group import GetConsumerConnectionListRequestHeader, GetConsumeStatsRequestHeader
 from aerobee.protocol.headers.topic import GetTopicStatsInfoRequestHeader
 from aerobee.runtime.seams import Clock
@@ -35,6 +37,7 @@ from aerobee.runtime.workers import Workers
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 T = TypeVar("T")
+B = TypeVar("B", bound=Body)
 
 STEP_S: Final = 10.0
 # The first values come at once, and then soon, so that charts do not begin with a minute of nothing.
@@ -66,6 +69,9 @@ class Collector:
         self._tasks = Tasks(self._failed)
         self._warn = RateLimitedLog(_log, clock)
         self._bodies: dict[tuple[str, int], tuple[bytes, object]] = {}
+        # What each broker had when it last told, by its name: it is shown while the broker is silent.
+        self._topics: dict[str, tuple[KnownBroker, dict[str, TopicConfig]]] = {}
+        self._groups: dict[str, tuple[KnownBroker, dict[str, SubscriptionGroupConfig]]] = {}
         self._turn_topics: deque[str] = deque()
         self._turn_groups: deque[str] = deque()
         # What pages showed last: it is asked for first. In order, the newest at the end.
@@ -143,9 +149,9 @@ class Collector:
         silent = await self._ask_brokers(snapshot)
         masters = [one for one in snapshot.known if one.broker_id == 0 and one.address not in silent]
         problems = [problem_of(one) for one in known if one.away]
-        problems += [f"broker {one.name} at {one.address} is silent: {silent[one.address]}"
+        problems += [f"broker {one.name} at {one.address} is silent: {silent[one.address]}. Sums leave it out."
                      for one in snapshot.known if one.address in silent]  # fmt: skip
-        problems += await self._ask_tables(snapshot, masters)
+        problems += await self._ask_tables(snapshot, masters, {one.name for one in known})
         snapshot.at_ms = self._clock.now_ms()
         snapshot.problems = tuple(dict.fromkeys(problems))
         self._stepped.set()
@@ -182,23 +188,29 @@ class Collector:
 
     # -- tables
 
-    async def _ask_tables(self, snapshot: Snapshot, masters: list[KnownBroker]) -> list[str]:
+    async def _ask_tables(self, snapshot: Snapshot, masters: list[KnownBroker], names: set[str]) -> list[str]:
+        """Ask for the topics and groups of each broker. Of those that do not answer, the last ones stay."""
         problems: list[str] = []
         changes = self._changes
-        topics: list[tuple[KnownBroker, dict[str, TopicConfig]]] = []
-        groups: list[tuple[KnownBroker, dict[str, SubscriptionGroupConfig]]] = []
+        told = False
         for broker in masters:
             try:
-                topics.append((broker, await self._table(broker, RequestCode.GET_ALL_TOPIC_CONFIG, _topics_in)))
-                groups.append(
-                    (broker, await self._table(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, _groups_in))
-                )
+                topics = await self._table(broker, RequestCode.GET_ALL_TOPIC_CONFIG, _topics_in)
+                groups = await self._table(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, _groups_in)
             except (AerobeeError, TimeoutError) as error:
                 problems.append(f"broker {broker.name} does not tell its topics and groups: {error or 'no answer'}")
-        if not topics and masters:
+                if isinstance(error, NoPermissionError):
+                    self._topics.pop(broker.name, None)
+                    self._groups.pop(broker.name, None)
+            else:
+                told = True
+                self._topics[broker.name], self._groups[broker.name] = (broker, topics), (broker, groups)
+        if not told and masters:
             return problems
-        snapshot.topics = {one.topic: one for one in await self._workers.run(summaries, topics)}
-        snapshot.groups = await self._workers.run(_merged_groups, groups)
+        for gone in self._topics.keys() - names:
+            del self._topics[gone], self._groups[gone]
+        snapshot.topics = {one.topic: one for one in await self._workers.run(summaries, list(self._topics.values()))}
+        snapshot.groups = await self._workers.run(_merged_groups, list(self._groups.values()))
         self._changes_seen = changes
         snapshot.topics_ms = self._clock.now_ms()
         for gone in snapshot.topic_numbers.keys() - snapshot.topics.keys():
@@ -264,12 +276,12 @@ class Collector:
 
     async def _ask_topic(self, snapshot: Snapshot, topic: str, places: list[KnownBroker]) -> None:
         header = GetTopicStatsInfoRequestHeader(topic=topic)
-        numbers = TopicNumbers(self._clock.now_ms(), 0.0, 0)
+        before = snapshot.topic_numbers.get(topic)
+        numbers = TopicNumbers(self._clock.now_ms(), last_store_ms=0 if before is None else before.last_store_ms)
         for broker in places:
-            body = await self._said(broker, RequestCode.GET_TOPIC_STATS_INFO, header)
-            if body is None:
+            stats = await self._said(TopicStatsTable, broker, RequestCode.GET_TOPIC_STATS_INFO, header)
+            if stats is None:
                 return
-            stats = TopicStatsTable.decode(body)
             numbers.in_s = (numbers.in_s or 0.0) + stats.topic_put_tps
             numbers.messages = (numbers.messages or 0) + sum(
                 at.max_offset - at.min_offset for at in stats.offset_table.values()
@@ -280,14 +292,12 @@ class Collector:
 
     async def _ask_group(self, snapshot: Snapshot, group: str, places: list[KnownBroker]) -> None:
         now_ms = self._clock.now_ms()
-        numbers, topics = GroupNumbers(now_ms), set[str]()
+        numbers, topics, clients = GroupNumbers(now_ms), set[str](), dict[str, Member]()
         for broker in places:
-            body = await self._said(
-                broker, RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader(consumer_group=group, topic=None)
-            )
-            if body is None:
+            asked = GetConsumeStatsRequestHeader(consumer_group=group, topic=None)
+            stats = await self._said(ConsumeStats, broker, RequestCode.GET_CONSUME_STATS, asked)
+            if stats is None:
                 return
-            stats = ConsumeStats.decode(body)
             numbers.tps = (numbers.tps or 0.0) + stats.consume_tps
             for queue, at in stats.offset_table.items():
                 if not queue.topic.startswith(RETRY_PREFIX):
@@ -298,28 +308,24 @@ class Collector:
                 if behind and at.last_timestamp > 0:
                     numbers.oldest_ms = max(numbers.oldest_ms or 0, now_ms - at.last_timestamp)
             header = GetConsumerConnectionListRequestHeader(consumer_group=group)
-            body = await self._said(broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
-            if body is not None:
-                connection = ConsumerConnection.decode(body)
-                if len(connection.connection_set) > len(numbers.clients):
-                    numbers.clients = tuple(
-                        Member(one.client_id, one.client_addr, one.language, one.version)
-                        for one in connection.connection_set
-                    )
-                numbers.members = len(numbers.clients)
+            connection = await self._said(ConsumerConnection, broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+            for one in () if connection is None else connection.connection_set:
+                clients[one.client_id] = Member(one.client_id, one.client_addr, one.language, one.version)
+            if connection is not None:
+                numbers.members = len(clients)
                 numbers.mode = connection.message_model or numbers.mode
-            elif numbers.members is None:
-                numbers.members = 0
+        numbers.clients = tuple(clients.values())
         numbers.topics = tuple(sorted(topics))
         snapshot.group_numbers[group] = _moved(numbers, snapshot.group_numbers.get(group))
 
-    async def _said(self, broker: KnownBroker, code: int, header: object) -> bytes | None:
-        """Return what a broker says, None where it says nothing or refuses."""
+    async def _said(self, kind: type[B], broker: KnownBroker, code: int, header: Header) -> B | None:
+        """Return what a broker says, None where it says nothing that can be read or refuses. Of a group without a
+        member it says so, which is an empty answer."""
         try:
             async with asyncio.timeout(_ANSWER_S):
-                return (await self._admin.ask(broker.address, code, header)).body  # type: ignore[arg-type]
+                return kind.decode((await self._admin.ask(broker.address, code, header)).body)
         except ConsumerError:
-            return None
+            return kind()
         except (AerobeeError, TimeoutError):
             return None
 

@@ -45,17 +45,18 @@ class PageConnection(AdminConnection):
     ) -> Command:
         """Return the answer of a server, or raise its refusal."""
         if address in self._failed:
-            raise TransportError(self._failed[address])
+            raise TransportError(self._failed[address], broker=address)
         try:
             async with asyncio.timeout(self.timeout_s):
                 return await super().ask(address, code, header, body, ext=ext)
         except TransportError as error:
             self._failed[address] = error.message
+            error.broker = error.broker or address
             raise
         except TimeoutError as error:
             # A connection that is still being made has a longer time of its own.
             self._failed[address] = f"no answer within {self.timeout_s:g} s"
-            raise RequestTimeoutError(self._failed[address]) from error
+            raise RequestTimeoutError(self._failed[address], broker=address) from error
 
 
 def remoting_client(credentials: Credentials | None, tls: ssl.SSLContext | None) -> RemotingClient:

@@ -61,16 +61,22 @@ class Gate:
             self._collectors[""] = self._new_collector(self._options.credentials, is_own=True)
 
     async def _has_users(self) -> bool:
-        """Tell whether the cluster refuses who does not sign."""
+        """Tell whether the cluster refuses who does not sign. Raise TransportError if no broker answers."""
         async with AdminConnection(self._options.namesrv, timeout_s=CHANGE_S / 3, tls=self._options.tls) as admin:
             try:
                 brokers = await admin.brokers()
                 if not brokers:
                     raise TransportError("no broker is registered at the name server")
-                for broker in brokers:
-                    await admin.ask(broker.address, RequestCode.GET_BROKER_RUNTIME_INFO)
+                asked = (admin.ask(one.address, RequestCode.GET_BROKER_RUNTIME_INFO) for one in brokers)
+                answers = await asyncio.gather(*asked, return_exceptions=True)
             except NoPermissionError:
                 return True
+            failures = [one for one in answers if isinstance(one, BaseException)]
+            if any(isinstance(one, NoPermissionError) for one in failures):
+                return True
+            for one in failures:
+                if not isinstance(one, TransportError) or len(failures) == len(answers):
+                    raise one
             return False
 
     async def close(self) -> None:
@@ -152,7 +158,8 @@ class Gate:
     async def _known(self, admin: AdminConnection, name: str, secret: str) -> Person | None:
         """Return what the first broker that answers knows of a user."""
         failure: AerobeeError = TransportError("no broker is registered at the name server")
-        for broker in await admin.brokers():
+        silent = {address for one in self._collectors.values() for address in one.snapshot.silent}
+        for broker in sorted(await admin.brokers(), key=lambda one: one.address in silent):
             try:
                 user = await user_at(admin, broker.address, name)
             except TransportError as error:

@@ -46,6 +46,22 @@ class PageView:
     def now_ms(self) -> int:
         return self.clock.now_ms()
 
+    @property
+    def silent(self) -> dict[str, str]:
+        """Why masters do not answer, by the names of their brokers, as it was when they were asked last."""
+        snapshot = self.data.snapshot
+        return {
+            one.name: snapshot.silent[one.address]
+            for one in snapshot.known
+            if one.broker_id == 0 and one.address in snapshot.silent
+        }
+
+    def problems_with(self, unreached: Mapping[str, str]) -> list[str]:
+        """Return what is wrong with the cluster, and a sentence for each broker that did not answer to a page."""
+        known = self.silent
+        told = [f"broker {name} is silent: {why}" for name, why in sorted(unreached.items()) if name not in known]
+        return [*self.data.snapshot.problems, *told]
+
     def word(self, name: str, default: str = "") -> str:
         """Return a value of the query without blanks around it."""
         return self.query.get(name, default).strip()

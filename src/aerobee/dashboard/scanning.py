@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from aerobee.admin.messages import Span, next_place, queue_ranges
 from aerobee.client.consumer import LitePullConsumer
-from aerobee.errors import AerobeeError, InvalidArgumentError
+from aerobee.errors import AerobeeError, InvalidArgumentError, TransportError
 from aerobee.hot.log.layout import COMPRESSED
 from aerobee.model.compression import opening
 from aerobee.model.message import Message
@@ -30,6 +30,7 @@ LOOK_S: Final = 5.0
 SEARCHED_MAX: Final = 4 << 20
 SEARCHED: Final = "In body (its first 4 MiB), keys, id or properties."
 _CHUNK: Final = 32
+_ANSWER_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +74,14 @@ def _holds(message: Message, needle: str, raw: bytes) -> bool:
 @dataclass(slots=True)
 class Scan:
     """What a scan found. `total` counts the messages of the time span when it began, `looked` those it has seen.
-    `go_on` is the place of the next scan, nothing if everything was seen."""
+    `go_on` is the place of the next scan, nothing if everything was seen. `unreached` tells why brokers were left out,
+    by their names."""
 
     messages: list[Message] = field(default_factory=list)
     looked: int = 0
     total: int = 0
     go_on: str = ""
+    unreached: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -96,12 +99,22 @@ class _Lane:
 
 
 class Scanner:
-    """Reads all queues of a topic in the order of store times."""
+    """Reads all queues of a topic in the order of store times. Brokers of `silent` are not asked, and one that does not
+    answer is left out."""
 
-    def __init__(self, consumer: LitePullConsumer, clock: Clock, *, newest_first: bool, chunk: int = _CHUNK) -> None:
+    def __init__(
+        self,
+        consumer: LitePullConsumer,
+        clock: Clock,
+        *,
+        newest_first: bool,
+        chunk: int = _CHUNK,
+        silent: Mapping[str, str] | None = None,
+    ) -> None:
         self._consumer = consumer
         self._clock = clock
         self._newest_first = newest_first
+        self._silent = dict(silent or {})
         self._chunk = max(1, min(_CHUNK, chunk))
 
     async def scan(
@@ -116,14 +129,15 @@ class Scanner:
     ) -> Scan:
         """Return the first `limit` messages that match, from `place` on."""
         until_s = self._clock.monotonic() + LOOK_S
-        ranges = await queue_ranges(self._consumer, topic, span)
+        found = Scan(unreached=dict(self._silent))
+        ranges = await queue_ranges(self._consumer, topic, span, found.unreached)
         if queue_id is not None:
             ranges = {queue: ends for queue, ends in ranges.items() if queue.queue_id == queue_id}
-            if not ranges:
+            if not ranges and not found.unreached:
                 raise InvalidArgumentError(f"topic {topic} has no queue {queue_id}")
-        found = Scan(total=sum(max(0, end - begin) for begin, end in ranges.values()))
+        found.total = sum(max(0, end - begin) for begin, end in ranges.values())
         lanes = self._lanes(ranges, place_of(place))
-        await asyncio.gather(*(self._fill(lane) for lane in lanes))
+        await asyncio.gather(*(self._fill(lane, found) for lane in lanes))
         heap = [(self._order(lane.read[0]), number) for number, lane in enumerate(lanes) if lane.read]
         heapq.heapify(heap)
         while heap and len(found.messages) < limit and found.looked < LOOK_MAX and self._clock.monotonic() < until_s:
@@ -138,12 +152,12 @@ class Scanner:
             if wanted.matches(message):
                 found.messages.append(message)
             if not lane.read:
-                await self._fill(lane)
+                await self._fill(lane, found)
             if lane.read:
                 heapq.heapreplace(heap, (self._order(lane.read[0]), number))
             else:
                 heapq.heappop(heap)
-        if heap:
+        if heap or any(lane.left for lane in lanes):
             found.go_on = ";".join(self._told(lane) for lane in lanes)
         return found
 
@@ -169,16 +183,22 @@ class Scanner:
         else:
             lane.begin = message.queue_offset + 1
 
-    async def _fill(self, lane: _Lane) -> None:
+    async def _fill(self, lane: _Lane, found: Scan) -> None:
         """Read the next chunk of a queue that has messages. Offsets without one are passed over."""
-        while lane.left and not lane.read:
+        while lane.left and not lane.read and lane.queue.broker_name not in found.unreached:
             if self._newest_first:
                 low, high = max(lane.begin, lane.end - self._chunk), lane.end
             else:
                 low, high = lane.begin, min(lane.end, lane.begin + self._chunk)
             at = low
             while at < high:
-                pulled = await self._consumer.pull(lane.queue, at, max=high - at, unfold=False)
+                try:
+                    async with asyncio.timeout(_ANSWER_S):
+                        pulled = await self._consumer.pull(lane.queue, at, max=high - at, unfold=False)
+                except (TransportError, TimeoutError) as error:
+                    found.unreached[lane.queue.broker_name] = str(error) or f"no answer within {_ANSWER_S:g} s"
+                    lane.read.clear()
+                    return
                 lane.read.extend(one for one in pulled.messages if low <= one.queue_offset < high)
                 try:
                     at = next_place(lane.queue, at, pulled)

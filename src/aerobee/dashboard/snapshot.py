@@ -14,7 +14,7 @@ from aerobee.model.names import DLQ_PREFIX, RETRY_PREFIX
 
 @dataclass(slots=True)
 class TopicNumbers:
-    """The traffic of a topic, as it was when it was last asked for."""
+    """The traffic of a topic on the brokers that answer, as it was when it was last asked for. None is unknown."""
 
     asked_ms: int = 0
     in_s: float | None = None
@@ -69,12 +69,27 @@ class Snapshot:
     group_numbers: dict[str, GroupNumbers] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
-    def dead_of(self, group: str) -> int:
-        """Return how many dead letters a group has, as far as it is known."""
-        found = self.topic_numbers.get(DLQ_PREFIX + group)
-        return (found.messages or 0) if found is not None else 0
+    def dead_of(self, group: str) -> int | None:
+        """Return how many dead letters a group has, None if it is not known."""
+        return self._kept_in(DLQ_PREFIX + group)
 
-    def retries_of(self, group: str) -> int:
-        """Return how many messages the retry topic of a group keeps, as far as it is known."""
-        found = self.topic_numbers.get(RETRY_PREFIX + group)
-        return (found.messages or 0) if found is not None else 0
+    def retries_of(self, group: str) -> int | None:
+        """Return how many messages the retry topic of a group keeps, None if it is not known."""
+        return self._kept_in(RETRY_PREFIX + group)
+
+    def _kept_in(self, topic: str) -> int | None:
+        if topic not in self.topics:
+            return 0
+        found = self.topic_numbers.get(topic)
+        return None if found is None else found.messages
+
+    @property
+    def unasked(self) -> str:
+        """Return a sentence if topics or groups have not been asked for their numbers yet."""
+        topics, groups = len(self.topics), len(self.groups)
+        left = topics - len(self.topic_numbers) + groups - len(self.group_numbers)
+        if left <= 0:
+            return ""
+        return (
+            f"{left:,} of {topics:,} topics and {groups:,} groups have not told their numbers yet: sums leave them out"
+        )

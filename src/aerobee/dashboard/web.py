@@ -52,7 +52,8 @@ from aerobee.telemetry.stdlog import get_log
 
 T = TypeVar("T")
 
-_FIRST_S: Final = 3.0
+# A little more than the time in which a silent broker is found out.
+_FIRST_S: Final = 4.0
 _AGE_S: Final = 31_536_000
 _log = get_log("dashboard")
 
@@ -215,9 +216,17 @@ class Web:
 
     def _error(self, request: Request, caller: WebCaller, error: AerobeeError) -> Response:
         status = status_of_error(error)
-        return self._say(
-            request, caller, status, _TITLES.get(status, "It was refused"), error.message, error.hint or ""
-        )
+        words = error.message if caller.person is None else self._named(error, caller.person)
+        return self._say(request, caller, status, _TITLES.get(status, "It was refused"), words, error.hint or "")
+
+    def _named(self, error: AerobeeError, person: Person) -> str:
+        """Return the words of an error. Those of a server that does not answer begin with its name."""
+        address = error.broker or ""
+        if not isinstance(error, TransportError) or not address or address in error.message:
+            return error.message
+        known = self._gate.collector(person).snapshot.known
+        names = [f"broker {one.name} at {address}" for one in known if one.address == address]
+        return f"{names[0] if names else address}: {error.message}"
 
     def _say(
         self, request: Request, caller: WebCaller, status: int, title: str, words: str, hint: str = ""
@@ -282,6 +291,7 @@ class Web:
         named = "" if entry.named is None else entry.named(view)
         if is_api(request):
             told = _told(entry, plan, outcome, shown.problem, named)
+            told["problems"] = list(view.data.snapshot.problems)
             return self._finish(request, caller, JSONResponse(told, shown.status))
         asked = bool(shown.early) and "plan" in view.query
         late = [
@@ -293,6 +303,7 @@ class Web:
             "action.html",
             **self._frame(request, caller, entry.title),
             action=entry,
+            problems=view.data.snapshot.problems,
             plan=plan,
             outcome=outcome,
             early=[one.choice(_value(one, view, asked)) for one in shown.early],
@@ -361,7 +372,7 @@ class Web:
         self, request: Request, caller: WebCaller, entry: WebAction, view: PageView, error: AerobeeError
     ) -> Response:
         """Show the form again with the reason why nothing was done, or not everything."""
-        problem = f"{error.message}{f' {error.hint}' if error.hint else ''}"
+        problem = f"{self._named(error, view.person)}{f' {error.hint}' if error.hint else ''}"
         try:
             early, plan = await self._planned(entry, view)
         except AerobeeError:
@@ -476,7 +487,7 @@ class _Static(StaticFiles):
 
 
 _TITLES: Final = {
-    400: "This cannot be asked", 403: "Not allowed", 404: "There is no such thing", 503: "The cluster does not answer",
+    400: "This cannot be asked", 403: "Not allowed", 404: "Not found", 503: "The cluster does not answer",
 }  # fmt: skip
 
 

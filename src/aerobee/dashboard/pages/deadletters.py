@@ -94,14 +94,15 @@ async def letters(view: PageView) -> WebPage:
     found: list[DeadLetterEntry] = []
     if await view.admin.route(dlq_topic(group)) is not None:
         async with reader_of(view.admin) as consumer:
-            scanner = Scanner(consumer, view.clock, newest_first=True)
+            scanner = Scanner(consumer, view.clock, newest_first=True, silent=view.silent)
             wanted = wanted_of("", view.query.get("text", ""), "")
             seen = await scanner.scan(dlq_topic(group), _span(view), wanted, limit, place=view.query.get("go_on", ""))
+        problems = view.problems_with(seen.unreached)
         found = [dead_letter(one) for one in seen.messages]
         links = [PageLink("Go on", f"/dead/{group}", {**view.query, "go_on": seen.go_on})] if seen.go_on else []
         blocks.append(_letters(view, group, found))
         words = f"Looked at {seen.looked:,} of {seen.total:,} letters, newest first." + (
-            "" if links else " There are no more."
+            "" if links else f" There are no more{' on the brokers that answer' if seen.unreached else ''}."
         )
         blocks.append(Note("looked", words, links=links))
         span = {name: view.word(name) for name in ("since", "until") if view.word(name)}

@@ -130,7 +130,7 @@ async def update(view: PageView) -> ActionOutcome:
 async def _plan_delete(view: PageView) -> ActionPlan:
     name = view.path["group"]
     details = await group_details(view.admin, name)
-    warnings = []
+    warnings = [*details.progress.problems]
     if details.members:
         warnings.append(
             f"Connected now: {counted(len(details.members), 'member')}. "

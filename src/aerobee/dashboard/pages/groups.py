@@ -85,7 +85,7 @@ def _state(one: KnownGroup, numbers: GroupNumbers) -> Cell:
 
 def _dead(snapshot: Snapshot, name: str) -> Cell:
     count = snapshot.dead_of(name)
-    return PageLink(f"{count:,}", f"/dead/{name}") if count else 0
+    return PageLink(f"{count:,}", f"/dead/{name}") if count else count
 
 
 def _is_chosen(snapshot: Snapshot, one: KnownGroup, kind: str) -> bool:

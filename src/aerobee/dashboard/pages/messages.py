@@ -65,14 +65,16 @@ async def messages(view: PageView) -> WebPage:
     if not topic and not (by == "id" and view.word("value")):
         blocks.append(Note("how", "Name a topic to look at its messages. An offset id is found without one."))
         return WebPage("Messages", blocks)
+    unreached: dict[str, str] = {}
     if by in ("newest", "oldest"):
-        blocks += await _scanned(view, topic, by)
+        blocks += await _scanned(view, topic, by, unreached)
     else:
         blocks += await _looked_up(view, topic, by)
     actions = (
         [PageLink(f"Tail {topic}", "/tail", {"topic": topic}), PageLink("Topic", f"/topics/{topic}")] if topic else []
     )
-    return WebPage(f"Messages of {topic}" if topic else "Messages", blocks, view.data.snapshot.problems, actions)
+    title = f"Messages of {topic}" if topic else "Messages"
+    return WebPage(title, blocks, view.problems_with(unreached), actions)
 
 
 def _search(view: PageView, topic: str, by: str) -> SearchForm:
@@ -99,16 +101,21 @@ def _span(view: PageView) -> TimeSpan:
     return Span(_EVERY.begin_ms if since is None else since, _EVERY.end_ms if until is None else until)
 
 
-async def _scanned(view: PageView, topic: str, by: str) -> list[Block]:
+async def _scanned(view: PageView, topic: str, by: str, unreached: dict[str, str]) -> list[Block]:
+    """Return what a scan finds, and add why brokers were left out."""
     wanted = wanted_of(view.word("tag"), view.query.get("text", ""), view.word("sql92"))
     if not view.shows_bodies and (view.query.get("text") or view.word("sql92")):
         raise InvalidArgumentError("a viewer cannot search in bodies and properties")
     limit = int_or(view.word("limit"), 20, 1, _LIMIT_MAX)
     queue = int_or(view.word("queue"), None, 0, 1 << 31)
     async with reader_of(view.admin) as consumer:
-        scanner = Scanner(consumer, view.clock, newest_first=by == "newest", chunk=limit if wanted.is_all else 32)
+        chunk = limit if wanted.is_all else 32
+        scanner = Scanner(consumer, view.clock, newest_first=by == "newest", chunk=chunk, silent=view.silent)
         found = await scanner.scan(topic, _span(view), wanted, limit, queue_id=queue, place=view.query.get("go_on", ""))
-    if not found.total:
+    unreached |= found.unreached
+    if not found.total and unreached:
+        empty = "The brokers that answer have no message of this topic" + (" and time." if view.word("since") else ".")
+    elif not found.total:
         empty = f"Topic {topic} has no message" + (
             " of this time." if view.word("since") or view.word("until") else "."
         )
@@ -121,9 +128,12 @@ async def _scanned(view: PageView, topic: str, by: str) -> list[Block]:
     if found.go_on:
         link = PageLink("Go on", "/messages", {**view.query, "go_on": found.go_on})
         why = "." if len(found.messages) >= limit else ": a page looks at 50,000 messages, or for 5 seconds."
+        if unreached:
+            why = f", without those of {', '.join(sorted(unreached))}."
         blocks.append(Note("looked", seen + why, links=[link]))
     else:
-        blocks.append(Note("looked", f"{seen}. There are no more."))
+        where = f" on the brokers that answer, which {', '.join(sorted(unreached))} does not" if unreached else ""
+        blocks.append(Note("looked", f"{seen}. There are no more{where}."))
     return blocks
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from starlette.responses import JSONResponse, Response
 
 from aerobee.admin.cluster import BrokerStatus
-from aerobee.dashboard.blocks import Chart, ChartLine, Facts, Length, Note, Rate, WebPage
+from aerobee.dashboard.blocks import Chart, ChartLine, Facts, Length, Rate, WebPage
 from aerobee.dashboard.pages.brokers import broker_listing
 from aerobee.dashboard.pages.words import group_link, topic_link, trend_of, troubles_of
 from aerobee.dashboard.paging import Column, Listing, table_of
@@ -61,7 +61,6 @@ async def overview(view: PageView) -> WebPage:
     return WebPage(
         "Overview",
         [
-            *(Note(f"trouble{place}", text, "bad") for place, text in enumerate(troubles)),
             facts,
             Chart("traffic", "Messages a second", lines),
             table_of(busiest, _busiest(view), {}, alone=False),
@@ -69,7 +68,7 @@ async def overview(view: PageView) -> WebPage:
             table_of(snapshot.brokers, broker_listing(), {}, alone=False),
             Chart("disks", "Disk used", disks, "%"),
         ],
-        snapshot.problems,
+        [*troubles, *snapshot.problems, *filter(None, (snapshot.unasked,))],
         as_of_ms=snapshot.at_ms,
         refresh_s=REFRESH_S,
     )

@@ -144,19 +144,19 @@ def _query_state(one: QueryProgress, lag: int | None, now_ms: int) -> Cell:
 @page("/spark/batches", title="Sink batches")
 async def batches(view: PageView) -> WebPage:
     """Show what the newest records of each broker's journal of batches say."""
-    looked = ""
+    looked, problems = "", list[str]()
     rows: tuple[SinkBatch, ...] = ()
     try:
         async with reader_of(view.admin) as consumer:
-            found = await Scanner(consumer, view.clock, newest_first=True, chunk=4).scan(
-                BATCH_TOPIC, Span(), WantedMessages(is_entry, False), LOOK_MAX
-            )
+            scanner = Scanner(consumer, view.clock, newest_first=True, chunk=4, silent=view.silent)
+            found = await scanner.scan(BATCH_TOPIC, Span(), WantedMessages(is_entry, False), LOOK_MAX)
+        problems = view.problems_with(found.unreached)
         rows = newest_batches(found.messages)
         if found.go_on:
             looked = f" These are from the newest {found.looked:,} of {found.total:,} records."
     except TopicNotExistError:
         pass
-    return _page(view, "batches", "Sink batches", table_of(rows, _batches(looked), view.query))
+    return _page(view, "batches", "Sink batches", table_of(rows, _batches(looked), view.query), problems)
 
 
 _PHASES: Final = {COMMITTED: "good", PREPARED: "warn", ABORTED: "bad"}

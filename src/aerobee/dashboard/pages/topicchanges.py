@@ -137,7 +137,7 @@ async def _plan_delete(view: PageView) -> ActionPlan:
     name = view.path["topic"]
     details = await topic_details(view.admin, name)
     where = ", ".join(one.broker for one in details.settings)
-    warnings = []
+    warnings = [*details.problems]
     if details.groups:
         warnings.append(f"These groups consume it: {', '.join(details.groups[:20])}.")
     return ActionPlan(
@@ -179,7 +179,7 @@ async def _plan_publish(view: PageView) -> ActionPlan:
         sentences.append(f"It is a copy of {view.word('copy_of')}, with what you change below.")
         if not _is_text((await _original(view)).body):
             sentences.append("The body is not text. Leave it empty to send the bytes of the original.")
-    return ActionPlan(sentences)
+    return ActionPlan(sentences, warnings=details.problems)
 
 
 async def _original(view: PageView) -> Message:

@@ -67,7 +67,7 @@ async def timed(view: PageView) -> WebPage:
     topic, limit = view.word("topic"), int_or(view.word("limit"), _SHOWN, 1, _SHOWN_MAX)
     wanted = TimedFilter(view.now_ms, topic)
     async with reader_of(view.admin) as consumer:
-        scanner = Scanner(consumer, view.clock, newest_first=True)
+        scanner = Scanner(consumer, view.clock, newest_first=True, silent=view.silent)
         try:
             found = await scanner.scan(
                 TIMER_TOPIC, Span(), WantedMessages(wanted.matches, False), limit, place=view.query.get("go_on", "")
@@ -95,8 +95,9 @@ async def timed(view: PageView) -> WebPage:
         link = PageLink("Go on", "/waiting/timed", {**view.query, "go_on": found.go_on})
         told = Note("looked", f"{looked}. Many of them have been delivered.", links=[link])
     else:
-        told = Note("looked", f"{looked}: all of them.")
-    return WebPage("Timed messages", [form, table, told], view.data.snapshot.problems, (), waiting_tabs("timed"))
+        told = Note("looked", f"{looked}: all of them{' on the brokers that answer' if found.unreached else ''}.")
+    problems = view.problems_with(found.unreached)
+    return WebPage("Timed messages", [form, table, told], problems, (), waiting_tabs("timed"))
 
 
 def _timed_listing(empty: str) -> Listing[WaitingMessage]:
@@ -116,11 +117,12 @@ def _timed_listing(empty: str) -> Listing[WaitingMessage]:
 @page("/waiting/levels", title="Delay levels")
 async def levels(view: PageView) -> WebPage:
     masters = await view.admin.masters()
-    counts, problems = await pending_of(view.admin, masters, SCHEDULE_TOPIC)
+    counts, untold = await pending_of(view.admin, masters, SCHEDULE_TOPIC)
+    problems = list(untold)
     wanted = int_or(view.word("level"), None, 1, 10_000)
     blocks: list[Block] = [table_of(_by_level(counts), _levels(), view.query, alone=False)]
     if wanted is not None:
-        blocks.insert(0, await _of_level(view, wanted, counts))
+        blocks.insert(0, await _of_level(view, wanted, counts, problems))
     else:
         blocks.append(Note("how", "A level leads to its messages."))
     told = list(dict.fromkeys([*view.data.snapshot.problems, *problems]))
@@ -156,12 +158,14 @@ def _levels() -> Listing[tuple[int, str, int, int]]:
     )  # fmt: skip
 
 
-async def _of_level(view: PageView, level: int, counts: Sequence[Pending]) -> Block:
+async def _of_level(view: PageView, level: int, counts: Sequence[Pending], problems: list[str]) -> Block:
+    """Return the messages of a level, and add what is wrong to the problems."""
     delays = {one.broker: delay_ms(one.delay or "") for one in counts if one.level == level}
     infos = _infos(view, delays)
     delay = max(delays.values(), default=0)
     async with reader_of(view.admin) as consumer:
-        found = await delayed(consumer, infos, level, delay, view.now_ms, _LEVEL_SHOWN)
+        found = await delayed(consumer, infos, level, delay, view.now_ms, _LEVEL_SHOWN, unreached=view.silent)
+    problems += found.problems
     listing: Listing[WaitingMessage] = Listing(
         "messages",
         f"Messages of level {level}, the next ones first",
@@ -197,7 +201,7 @@ async def half_block(view: PageView, problems: list[str], *, alone: bool) -> Blo
     """Return the transactions that have no end yet, and add what is wrong to the problems."""
     async with reader_of(view.admin) as consumer:
         try:
-            found = await half_messages(view.admin, consumer)
+            found = await half_messages(view.admin, consumer, unreached=view.silent)
         except NoPermissionError as error:
             return Note("half", f"The transactions that wait are not told to this user: {error.message}")
     now_ms = view.now_ms
