@@ -57,7 +57,7 @@ class Series:
         self._coarse = _Ring(COARSE_POINTS)
         self._sums: dict[str, tuple[float, int]] = {}
         self._minute = 0
-        # When each series last had a value that is not 0: those that rest longest make room.
+        # When each series last had a value that is not 0, the one that rests longest first: it makes room.
         self._moved_ms: dict[str, int] = {}
         self.refused = 0
 
@@ -80,12 +80,13 @@ class Series:
     def _has_room(self, name: str, value: float, now_ms: int) -> bool:
         known = name in self._moved_ms
         if not known and len(self._moved_ms) >= self._most:
-            idle = min(self._moved_ms, key=lambda one: self._moved_ms[one])
+            idle = next(iter(self._moved_ms))
             if not value or now_ms - self._moved_ms[idle] < 3_600_000:
                 self.refused += 1
                 return False
             self.forget(idle)
         if value or not known:
+            self._moved_ms.pop(name, None)
             self._moved_ms[name] = now_ms
         return True
 

@@ -87,6 +87,26 @@ def test_no_more_series_than_allowed_and_busy_ones_replace_idle_ones() -> None:
     assert len(series) == 1
 
 
+def test_room_for_a_series_is_not_searched_for() -> None:
+    """Ten thousand topics took seconds at every step: for each one the series that rests longest was looked for."""
+    looked = 0
+
+    class Counted(dict[str, int]):
+        def __getitem__(self, name: str) -> int:
+            nonlocal looked
+            looked += 1
+            return super().__getitem__(name)
+
+    series = Series()
+    series._moved_ms = Counted()
+    series.add(0, {f"topic:{number}": 1.0 for number in range(10_000)})
+    assert (len(series), series.refused) == (SERIES_MAX, 10_000 - SERIES_MAX)
+    assert looked <= 10_000
+    series.add(1_000, {f"topic:{number}": 1.0 for number in range(1, SERIES_MAX)})
+    series.add(3_700_000, {"topic:9999": 1.0})
+    assert series.read(["topic:0"], 0)[1] == [[None] * 3]
+
+
 NOW_MS = 1_800_000_000_000
 
 
