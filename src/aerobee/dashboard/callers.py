@@ -67,6 +67,14 @@ class Callers:
         person = None if session is None else self._gate.person_still(session.person)
         return WebCaller(cookie, is_new, person)
 
+    def is_over(self, request: Request) -> bool:
+        """Tell whether the session of a request has ended since it came. To ask is no sign of life."""
+        if self._gate.mode is Mode.open:
+            return False
+        cookie = request.cookies.get(self._cookie_name(request), "")
+        session = self.sessions.peek(cookie, self._clock.monotonic())
+        return session is None or self._gate.person_still(session.person) is None
+
     def _is_https(self, request: Request) -> bool:
         public = self._options.public_url
         return (urlsplit(public).scheme if public else request.headers.get("x-forwarded-proto", "http")) == "https"

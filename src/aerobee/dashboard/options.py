@@ -6,8 +6,10 @@ import enum
 import ssl
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import urlsplit
 
 from aerobee.client.core import Credentials
+from aerobee.dashboard.security import host_name, is_loopback_name
 
 PORT: Final = 8088
 
@@ -49,3 +51,8 @@ class DashboardOptions:
     places: LocalPlaces = LocalPlaces()
     # How long to wait for a cluster at the start.
     patience_s: float = 30.0
+
+    @property
+    def is_public(self) -> bool:
+        """Whether a proxy passes requests of other machines on."""
+        return bool(self.public_url) and not is_loopback_name(host_name(urlsplit(self.public_url).netloc))

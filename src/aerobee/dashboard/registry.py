@@ -41,6 +41,8 @@ class PageView:
     places: LocalPlaces = field(default_factory=LocalPlaces)
     # Calls a function that reads files in another thread.
     in_thread: InThread | None = None
+    # Whether the session has ended since the request came: what lasts long asks again.
+    is_over: Callable[[], bool] = lambda: False
 
     @property
     def now_ms(self) -> int:

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import ipaddress
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
@@ -16,6 +17,8 @@ LIFE_S: Final = 12 * 3600.0
 SESSIONS_MAX: Final = 1_000
 TRIES: Final = 5
 TRIES_OF_ADDRESS: Final = 20
+# A proxy may pass on an address that its caller made up.
+TRIES_OF_NAME: Final = 50
 TRY_WINDOW_S: Final = 60.0
 _TRIED_MAX: Final = 10_000
 
@@ -62,13 +65,20 @@ class Sessions:
             self._sessions.popitem(last=False)
         return session
 
-    def find(self, key: str, now_s: float) -> Session | None:
-        """Return a session that is still valid, and note that it was seen."""
+    def peek(self, key: str, now_s: float) -> Session | None:
+        """Return a session that is still valid."""
         session = self._sessions.get(key)
         if session is None:
             return None
         if now_s - session.seen_s > IDLE_S or now_s - session.began_s > LIFE_S:
             del self._sessions[key]
+            return None
+        return session
+
+    def find(self, key: str, now_s: float) -> Session | None:
+        """Return a session that is still valid, and note that it was seen."""
+        session = self.peek(key, now_s)
+        if session is None:
             return None
         session.seen_s = now_s
         self._sessions.move_to_end(key)
@@ -94,14 +104,14 @@ class Sessions:
 
 
 class LoginThrottle:
-    """Counts tries to log in: few for a name from an address, some more for an address."""
+    """Counts tries to log in: few for a name from an address, some more for an address, or for a name from anywhere."""
 
     def __init__(self) -> None:
         self._tries: OrderedDict[tuple[str, str], list[float]] = OrderedDict()
 
     def wait_s(self, name: str, address: str, now_s: float) -> float:
         """Return 0 and count the try, or the seconds until the next one is taken."""
-        keys = (((name[:100], address), TRIES), (("", address), TRIES_OF_ADDRESS))
+        keys = (((name[:100], address), TRIES), (("", address), TRIES_OF_ADDRESS), ((name[:100], ""), TRIES_OF_NAME))
         waits = [self._left(key, most, now_s) for key, most in keys]
         if max(waits) > 0:
             return max(waits)
@@ -152,12 +162,13 @@ class Origins:
         if not self.is_loopback:
             return False
         name = host_name(host)
-        if name == "localhost" or (self.public_url and name == host_name(urlsplit(self.public_url).netloc)):
-            return False
-        try:
-            return not ipaddress.ip_address(name).is_loopback
-        except ValueError:
-            return True
+        return not is_loopback_name(name) and name != host_name(urlsplit(self.public_url).netloc)
+
+    @staticmethod
+    def comes_from_elsewhere(headers: Mapping[bytes, bytes]) -> bool:
+        """Tell whether a proxy passes the request of another machine on."""
+        told = b",".join(headers.get(name, b"") for name in (b"x-forwarded-for", b"x-real-ip")).decode("latin-1")
+        return any(not is_loopback_name(one.strip().lower()) for one in told.split(",") if one.strip())
 
     def refuses_change(self, origin: str, site: str, hosts: tuple[str, ...]) -> bool:
         """Tell whether a change comes from a page of another site. `hosts` are what the request names as its host."""
@@ -168,6 +179,14 @@ class Origins:
         if self.public_url and origin == "{0.scheme}://{0.netloc}".format(urlsplit(self.public_url)):
             return False
         return urlsplit(origin).netloc not in hosts
+
+
+def is_loopback_name(name: str) -> bool:
+    """Tell whether a host without a port is this machine."""
+    try:
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def host_name(host: str) -> str:

@@ -15,6 +15,7 @@ import uvicorn
 from aerobee.app.identity import joined
 from aerobee.app.process import CannotListenError, stopped_or_failed
 from aerobee.dashboard.gate import Gate
+from aerobee.dashboard.listening import BrowserConnection
 from aerobee.dashboard.options import DashboardOptions, Mode
 from aerobee.dashboard.pages.tail import end_tails
 from aerobee.dashboard.web import Web
@@ -67,7 +68,7 @@ async def serve_dashboard(options: DashboardOptions, ready: Callable[[str], None
 async def _serve(web: Web, sock: socket.socket, ready: Callable[[], None], stop: asyncio.Event) -> int:
     config = uvicorn.Config(
         web.app, log_config=None, access_log=False, server_header=False, proxy_headers=False, lifespan="off",
-        loop="none", http="h11", ws="none", timeout_keep_alive=30, limit_concurrency=_CONNECTIONS_MAX,
+        loop="none", http=BrowserConnection, ws="none", timeout_keep_alive=30, limit_concurrency=_CONNECTIONS_MAX,
         timeout_graceful_shutdown=2, h11_max_incomplete_event_size=32 << 10,
     )  # fmt: skip
     server, failed = _Server(config), asyncio.Event()
@@ -87,7 +88,7 @@ def _task_failed(name: str, error: BaseException) -> None:
 
 def require_safe(mode: Mode, options: DashboardOptions, *, is_loopback: bool) -> None:
     """Raise InvalidArgumentError where everybody on the network would be let in, or secrets would cross it in clear."""
-    if mode is Mode.open and not is_loopback:
+    if mode is Mode.open and (not is_loopback or options.is_public):
         raise InvalidArgumentError(
             "other machines can reach the dashboard, and nobody would have to log in: the cluster has no users",
             hint="Name a file of people with --users (--add makes its lines), or listen on 127.0.0.1.",

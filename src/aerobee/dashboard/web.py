@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,7 +88,7 @@ class Web:
         self._trail = AuditTrail()
         self._tasks = tasks
         starlette = Starlette(routes=self._routes(), exception_handlers={Exception: self._failed, 404: self._missing})
-        self.app: App = Doorway(starlette, origins, options.root_path)
+        self.app: App = Doorway(starlette, origins, options.root_path, is_open=gate.mode is Mode.open)
 
     def _routes(self) -> list[BaseRoute]:
         routes: list[BaseRoute] = [
@@ -177,6 +178,7 @@ class Web:
             person.role > Role.viewer or self._options.viewer_bodies,
             self._options.places,
             self._gate.in_thread,
+            functools.partial(self.callers.is_over, request),
         )
 
     def _frame(self, request: Request, caller: WebCaller, title: str) -> dict[str, Any]:
@@ -241,7 +243,7 @@ class Web:
         return self._finish(request, caller, response)
 
     async def _failed(self, request: Request, error: Exception) -> Response:
-        if isinstance(error, TooLargeError):
+        if isinstance(error, TooLargeError | TimeoutError):
             raise error
         _log.error("a page could not be made", path=request.url.path, exc_info=error)
         caller = self.callers.caller(request)
@@ -360,6 +362,10 @@ class Web:
         except AerobeeError as error:
             self._note(request, caller.person, entry, given, "failed", str(error))
             return await self._show_failure(request, caller, entry, view, error)
+        except BaseException as error:
+            # A part of it may have been done.
+            self._note(request, caller.person, entry, given, "failed", f"it broke off: {error!r}")
+            raise
         view.data.renew()
         self._note(
             request, caller.person, entry, given, "done" if outcome.ok else "partly", " ".join(outcome.sentences)

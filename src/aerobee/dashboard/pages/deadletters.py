@@ -30,6 +30,7 @@ from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import ActionOutcome, ActionPlan, FormField, PageView, action, page, raw
 from aerobee.dashboard.scanning import SEARCHED, Scanner, wanted_of
 from aerobee.dashboard.security import Role
+from aerobee.dashboard.streaming import streamed
 from aerobee.errors import InvalidArgumentError
 from aerobee.errors.codes import NoPermissionError
 from aerobee.model.names import DLQ_PREFIX, dlq_topic
@@ -37,7 +38,6 @@ from aerobee.model.numbers import int_or
 
 _LIMITS = [("50", "50"), ("200", "200"), ("500", "500")]
 _RESEND_MAX: Final = 10_000
-_EXPORT_MAX: Final = 10_000
 _SPAN_FIELDS = [
     Choice("since", "Dead since", help="2026-11-18T10:00 (UTC), or 30m, 2h, 1d ago."),
     Choice("until", "Dead before"),
@@ -230,31 +230,36 @@ async def resend(view: PageView) -> ActionOutcome:
 
 @raw("/raw/dead/{group}")
 async def export(view: PageView) -> Response:
-    """Return the letters of a time as JSON lines or CSV, at most 10,000."""
+    """Return all letters of a time as JSON lines or CSV."""
     if not view.shows_bodies:
         raise NoPermissionError("a viewer sees no bodies of messages", code=16)
     group, as_csv = view.path["group"], view.word("format") == "csv"
-    rows = [_exported(one) async for one in _first(read_letters(view.admin, group, _span(view)))]
-    if as_csv:
-        out = io.StringIO()
-        writer = csv.DictWriter(out, list(_exported_names()))
-        writer.writeheader()
-        writer.writerows({name: _harmless(value) for name, value in row.items()} for row in rows)
-        data, kind = out.getvalue(), "text/csv; charset=utf-8"
-    else:
-        data, kind = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "application/x-ndjson"
-    name = f"dead-letters.{'csv' if as_csv else 'jsonl'}"
-    return Response(data, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'})
+    rows = _rows(read_letters(view.admin, group, _span(view)), as_csv=as_csv)
+    kind = "text/csv; charset=utf-8" if as_csv else "application/x-ndjson"
+    return await streamed(view, rows, kind, f"dead-letters.{'csv' if as_csv else 'jsonl'}")
 
 
-async def _first(letters: AsyncGenerator[DeadLetterEntry, None]) -> AsyncGenerator[DeadLetterEntry, None]:
-    count = 0
+async def _rows(letters: AsyncGenerator[DeadLetterEntry, None], *, as_csv: bool) -> AsyncGenerator[str, None]:
+    # It goes with the first row: before that it is not known whether the letters can be read.
+    head = _csv_line(_exported_names()) if as_csv else ""
     async with contextlib.aclosing(letters):
         async for one in letters:
-            if count >= _EXPORT_MAX:
-                return
-            count += 1
-            yield one
+            row = _exported(one)
+            line = (
+                _csv_line([_harmless(value) for value in row.values()])
+                if as_csv
+                else f"{json.dumps(row, ensure_ascii=False)}\n"
+            )
+            yield head + line
+            head = ""
+    if head:
+        yield head
+
+
+def _csv_line(values: Sequence[Any]) -> str:
+    out = io.StringIO()
+    csv.writer(out).writerow(values)
+    return out.getvalue()
 
 
 def _exported_names() -> tuple[str, ...]:

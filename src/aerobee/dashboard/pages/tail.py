@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, Final
 from urllib.parse import quote
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from aerobee.admin.messages import reader_of
 from aerobee.client.consumer import LitePullConsumer
@@ -18,6 +18,7 @@ from aerobee.dashboard.blocks import Block, Choice, Note, PageLink, SearchForm, 
 from aerobee.dashboard.bodies import preview_of
 from aerobee.dashboard.registry import PageView, page, raw
 from aerobee.dashboard.scanning import SEARCHED, WantedMessages, wanted_of
+from aerobee.dashboard.streaming import ClosingStream
 from aerobee.errors import AerobeeError, InvalidArgumentError
 from aerobee.errors.codes import QuotaExceededError
 from aerobee.model.message import Message
@@ -27,6 +28,7 @@ from aerobee.runtime.tasks import Tasks
 # What is shown; the rest is counted.
 SHOWN_A_SECOND: Final = 50
 TAILS_MAX: Final = 20
+TAILS_OF_A_PERSON: Final = 10
 LONGEST_S: Final = 3600.0
 TURN_S: Final = 0.5
 _WAIT_S: Final = 10.0
@@ -76,11 +78,20 @@ async def stream(view: PageView) -> Response:
     """Return the stream of events: `messages` with what is shown and how many were only counted, or `failed`."""
     if not view.word("topic"):
         raise InvalidArgumentError("name a topic")
-    if len(_running) >= TAILS_MAX:
-        raise QuotaExceededError(f"{TAILS_MAX} tails are running already: close one", code=0)
+    if _room_for(view.person.name):
+        raise QuotaExceededError(_room_for(view.person.name), code=0)
     follower = _Follower(view, _wanted(view))
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(follower.events(), media_type="text/event-stream", headers=headers)
+    return ClosingStream(follower.events(), "text/event-stream", headers)
+
+
+def _room_for(name: str) -> str:
+    """Return why one more tail is not taken, nothing where it is."""
+    if len(_running) >= TAILS_MAX:
+        return f"{TAILS_MAX} tails are running already: close one"
+    if sum(one.owner == name for one in _running) >= TAILS_OF_A_PERSON:
+        return f"{name} has {TAILS_OF_A_PERSON} tails already: close one"
+    return ""
 
 
 class _Follower:
@@ -91,6 +102,7 @@ class _Follower:
 
     def __init__(self, view: PageView, wanted: WantedMessages) -> None:
         self._view = view
+        self.owner = view.person.name
         self._wanted = wanted
         self._new: deque[Message] = deque()
         self._counted = 0
@@ -105,6 +117,11 @@ class _Follower:
     async def events(self) -> AsyncGenerator[str, None]:
         """Yield the events. The consumer has a task of its own: when the reader leaves, this is cancelled where it
         stands, and connections would stay open."""
+        # Many may have asked at the same moment.
+        problem = _room_for(self.owner)
+        if problem:
+            yield _event("failed", {"words": problem})
+            return
         _running.add(self)
         following = self._view.tasks.start(self._run(), name="tail")
         try:
@@ -138,6 +155,9 @@ class _Follower:
         until_s, beat_s = clock.monotonic() + LONGEST_S, clock.monotonic()
         says = False
         while clock.monotonic() < until_s and not self._problem and not following.done():
+            if self._view.is_over():
+                self._problem = "the session has ended: log in again"
+                break
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.2 if not says else 1.0):
                     await self._arrived.wait()

@@ -1,0 +1,198 @@
+"""Clients of the dashboard that mean no good: slow ones, greedy ones, and machines behind a proxy without logins."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+pytest.importorskip("starlette", reason="the extra `dashboard` is not installed")
+
+from aerobee.dashboard import doorway, listening
+from aerobee.dashboard.options import DashboardOptions
+from aerobee.dashboard.pages import tail
+from aerobee.dashboard.pages.tail import TAILS_MAX, TAILS_OF_A_PERSON
+from aerobee.dashboard.registry import ACTIONS
+from aerobee.dashboard.security import Role
+from aerobee.dashboard.usersfile import line_of
+from aerobee.errors import InvalidArgumentError
+from aerobee.runtime.entropy import SystemEntropy
+from aerobee.sync import Producer
+from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.dashboardkit import Reader, RunningDashboard
+from aerobee.testing.waiting import wait_until
+
+PASSWORD = "a long password"
+PLACES = {"topic": "orders", "group": "billing", "name": "anna"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster() as running:
+        running.create_topic("orders", 2)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("people") / "people"
+    path.write_text(people_with(*Role))
+    return path
+
+
+def people_with(*roles: Role) -> str:
+    return "\n".join(line_of(role.name, role, PASSWORD, SystemEntropy().token) for role in roles)
+
+
+@pytest.fixture(scope="module")
+def address(cluster: LocalCluster, people: Path) -> Iterator[str]:
+    with RunningDashboard(DashboardOptions(namesrv=cluster.namesrv, port=0, users=str(people))) as running:
+        yield running.address
+
+
+def reader_as(address: str, role: Role) -> Reader:
+    reader = Reader(address)
+    assert reader.login(role.name, PASSWORD).status == 303
+    return reader
+
+
+def connected(address: str) -> socket.socket:
+    parts = urlsplit(address)
+    return socket.create_connection((parts.hostname or "", parts.port or 80), timeout=60)
+
+
+# -- slow ones
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET /login HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HT"])
+def test_a_request_that_does_not_come_ends_its_connection(
+    address: str, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """Five hundred of them would keep everybody else out."""
+    monkeypatch.setattr(listening, "HEAD_S", 0.3)
+    with connected(address) as sock:
+        sock.sendall(sent)
+        while True:
+            try:
+                if not sock.recv(65_536):
+                    break
+            except ConnectionResetError:
+                break
+
+
+def test_a_body_that_does_not_come_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doorway, "BODY_S", 0.3)
+    with connected(address) as sock:
+        sock.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nname=")
+        assert sock.recv(65_536).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_tail_that_nobody_reads_ends(cluster: LocalCluster, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doorway, "SEND_S", 0.5)
+    reader = reader_as(address, Role.admin)
+    cookie = "; ".join(f"{name}={value}" for name, value in reader.cookies.items())
+    with connected(address) as sock, Producer(cluster.namesrv) as producer:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.sendall(f"GET /raw/tail?topic=orders HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n".encode())
+        wait_until(lambda: len(tail._running) == 1, "it follows")
+
+        def ended() -> bool:
+            # What is on its way to the reader is some megabytes.
+            producer.send("orders", b"x", keys="k" * 20_000)
+            return not tail._running
+
+        wait_until(ended, "the tail is ended")
+
+
+# -- greedy ones
+
+
+def test_tails_of_one_person_leave_room_for_others(address: str) -> None:
+    greedy, other = reader_as(address, Role.viewer), reader_as(address, Role.operator)
+    began = [threading.Event() for _ in range(3 * TAILS_MAX)]
+    bodies: list[str] = []
+    threads = [
+        threading.Thread(target=greedy.stream, args=("/raw/tail?topic=orders", bodies, 1, one), daemon=True)
+        for one in began
+    ]
+    for one in threads:
+        one.start()
+    wait_until(lambda: sum(one.is_set() for one in began) >= TAILS_OF_A_PERSON, "as many as are allowed follow")
+    wait_until(lambda: sum(one.is_alive() for one in threads) == TAILS_OF_A_PERSON, "the others are refused")
+    assert greedy.get("/raw/tail?topic=orders").status == 409
+    follows = threading.Event()
+    following = threading.Thread(target=other.stream, args=("/raw/tail?topic=orders", bodies, 1, follows), daemon=True)
+    following.start()
+    assert follows.wait(60)
+    greedy.post("/logout")
+    for one in threads:
+        one.join(60)
+        assert not one.is_alive()
+    assert following.is_alive()
+    other.post("/logout")
+    following.join(60)
+    assert not following.is_alive()
+
+
+# -- those who may not
+
+
+def test_a_viewer_changes_nothing_by_any_way(address: str, cluster: LocalCluster) -> None:
+    viewer = reader_as(address, Role.viewer)
+    for entry in ACTIONS:
+        path = entry.path.format(**PLACES, broker=cluster.broker_name(0))
+        for each in (path, f"/api{path}", f"{path}?typed=orders", f"/api{path}?plan=1"):
+            assert viewer.post(each, {"typed": "orders"}).status == 403, each
+            assert viewer.get(each).status == 403, each
+            as_json = b'{"token": "%s", "typed": "orders"}' % viewer.token.encode()
+            assert viewer.ask("POST", each, as_json, {"Content-Type": "application/json"}).status == 403, each
+        for method in ("PUT", "DELETE", "PATCH"):
+            assert viewer.ask(method, path, b"", {"X-CSRF-Token": viewer.token}).status == 405, (method, path)
+
+
+def test_who_was_taken_from_the_file_follows_no_longer(cluster: LocalCluster, tmp_path: Path) -> None:
+    people = tmp_path / "people"
+    people.write_text(people_with(Role.viewer, Role.admin))
+    with RunningDashboard(DashboardOptions(namesrv=cluster.namesrv, port=0, users=str(people))) as running:
+        reader = reader_as(running.address, Role.viewer)
+        follows = threading.Event()
+        following = threading.Thread(target=reader.stream, args=("/raw/tail?topic=orders", [], 1, follows))
+        following.start()
+        assert follows.wait(60)
+        people.write_text(people_with(Role.admin))
+        following.join(60)
+        assert not following.is_alive()
+
+
+# -- other machines, where nobody logs in
+
+
+def test_without_logins_a_proxy_is_not_served(cluster: LocalCluster) -> None:
+    with RunningDashboard(DashboardOptions(namesrv=cluster.namesrv, port=0)) as running:
+        reader = Reader(running.address)
+        for name, value, status in (
+            ("X_Forwarded_For", "203.0.113.9", 403), ("X_Forwarded_For", "127.0.0.1, 203.0.113.9", 403),
+            ("X_Real_IP", "203.0.113.9", 403), ("X_Forwarded_For", "127.0.0.1", 200), ("X_Real_IP", "::1", 200),
+        ):  # fmt: skip
+            assert reader.get("/", **{name: value}).status == status, value
+    named = DashboardOptions(namesrv=cluster.namesrv, port=0, public_url="https://ops.example.org/mq")
+    with pytest.raises(InvalidArgumentError, match="nobody would have to log in"), RunningDashboard(named):
+        pass
+
+
+def test_odd_requests_are_answered(address: str) -> None:
+    odd = ("/%ff%fe", "/topics/%00", "/topics?q=%ff&page=%00", "/" + "a/" * 500, "//evil", "/topics/..%2f..",
+           "/static/..%2fweb.py")  # fmt: skip
+    for target in odd:
+        parts = urlsplit(address)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+        connection.putrequest("GET", target, skip_host=True)
+        connection.putheader("Host", "localhost")
+        connection.endheaders()
+        assert connection.getresponse().status in (303, 404), target
+        connection.close()
