@@ -187,6 +187,24 @@ def test_the_theme_and_the_zone_are_kept(browser: Any, address: str, admin: tupl
         assert desk.page.evaluate("document.documentElement.dataset.zone") == "local"
 
 
+def test_a_page_that_is_no_longer_renewed_says_so(browser: Any, address: str, admin: tuple[str, str]) -> None:
+    """The session ends while the page is open. Before, it went on showing what was true then."""
+    with Desk(browser, address) as desk:
+        desk.login(*admin)
+        desk.go("/brokers")
+        assert desk.page.is_hidden("#stale")
+        began = desk.page.inner_text("#b-asof")
+        renew = "() => htmx.trigger(document.querySelector('.renew'), 'renew')"
+        desk.page.evaluate("() => document.querySelector('.renew').setAttribute('hx-trigger', 'renew')")
+        desk.page.evaluate("() => htmx.process(document.querySelector('.renew'))")
+        desk.page.evaluate(renew)
+        desk.page.wait_for_function("before => document.getElementById('b-asof').innerText !== before", arg=began)
+        desk.context.clear_cookies()
+        desk.page.evaluate(renew)
+        desk.page.wait_for_selector("#stale:has-text('The session has ended')")
+        desk.require_accessible()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])

@@ -40,6 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
                 admin.topics.create("orders", queues=2)
                 admin.topics.create("lonely", queues=1, broker=HUNG)
                 admin.groups.create("billing")
+                admin.topics.create("%DLQ%billing", queues=1)
             with Producer(running.namesrv.address) as producer:
                 for number in range(20):
                     producer.send("orders", b"%d" % number, keys=f"o-{number}")
@@ -109,6 +110,18 @@ def test_plans_and_failures_name_the_broker(reader: Reader) -> None:
     reply = reader.get(f"/brokers/{HUNG}/settings")
     assert reply.status == 503
     assert f"broker {HUNG} at" in reply.text
+
+
+def test_a_letter_on_a_silent_broker_is_not_said_to_be_missing(reader: Reader) -> None:
+    one = "0" * 32
+    plan = reader.get(f"/api/dead/billing/resend?plan=1&ids={one}").json()
+    assert not any("not there" in text for text in plan["warnings"])
+    assert any("cannot be read now" in text and HUNG in text for text in plan["warnings"])
+    done = reader.post("/api/dead/billing/resend", {"ids": one})
+    assert done.status == 409
+    (row,) = done.json()["results"]["rows"]
+    assert row["words"].startswith("it was not found: ")
+    assert HUNG in row["words"]
 
 
 def test_a_dashboard_starts_while_a_broker_hangs(reader: Reader, cluster: ProcessCluster) -> None:

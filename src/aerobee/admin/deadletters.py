@@ -17,7 +17,7 @@ from aerobee.admin.replay import Copier, CopyRate, CopyReport, Progress, produce
 from aerobee.admin.topics import not_there, topic_details
 from aerobee.admin.values import Value
 from aerobee.client.producer import Producer
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, TransportError
 from aerobee.errors.codes import QueryNotFoundError, TopicNotExistError
 from aerobee.model import sysproperties as names
 from aerobee.model.message import Message
@@ -169,6 +169,8 @@ class LettersPlan(Value):
     without_origin: int
     missing_topics: tuple[str, ...]
     missing_ids: tuple[str, ...]
+    # Why letters could not be looked for, such as a broker that does not answer.
+    unread: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:
@@ -177,7 +179,8 @@ class LettersPlan(Value):
 
 @dataclass(frozen=True, slots=True)
 class LetterResult(Value):
-    """What became of one letter. `words` are the id of the new message, or the reason why there is none."""
+    """What became of one letter. `words` are the id of the new message, or the reason why there is none. Without an id
+    it stands for the letters that could not be read any more."""
 
     message_id: str
     topic: str
@@ -191,10 +194,13 @@ async def letters_plan(
     """Return what `resend_each` would do with these letters, or with the first `limit` of a time span."""
     counts: dict[str, int] = {}
     missing_ids = []
+    unread: dict[str, None] = {}
     async with contextlib.aclosing(_each(admin, group, message_ids, span, limit)) as letters:
         async for message_id, letter in letters:
-            if letter is None:
+            if isinstance(letter, QueryNotFoundError) and not letter.retriable:
                 missing_ids.append(message_id)
+            elif isinstance(letter, AerobeeError):
+                unread[_why(letter)] = None
             else:
                 counts[letter.origin_topic] = counts.get(letter.origin_topic, 0) + 1
     lost = counts.pop("", 0)
@@ -205,7 +211,7 @@ async def letters_plan(
             others[topic] = tuple(one for one in (await topic_details(admin, topic)).groups if one != group)
         except TopicNotExistError:
             missing.append(topic)
-    return LettersPlan(counts, others, lost, tuple(missing), tuple(missing_ids))
+    return LettersPlan(counts, others, lost, tuple(missing), tuple(missing_ids), tuple(unread))
 
 
 async def resend_each(
@@ -227,7 +233,7 @@ async def resend_each(
     ):
         async for message_id, letter in letters:
             await pace.turn()
-            topic = "" if letter is None else letter.origin_topic
+            topic = "" if isinstance(letter, AerobeeError) else letter.origin_topic
             # A sender would make a topic that is gone, where brokers allow that.
             if topic and topic not in known:
                 known[topic] = await admin.route(topic) is not None
@@ -235,11 +241,19 @@ async def resend_each(
     return tuple(results)
 
 
+def _why(error: AerobeeError) -> str:
+    """Return why a letter could not be read."""
+    if not isinstance(error, QueryNotFoundError):
+        return error.message
+    return f"it was not found: {error.hint}" if error.retriable else "the group has no such letter"
+
+
 async def _sent_again(
-    producer: Producer, message_id: str, letter: DeadLetterEntry | None, *, exists: bool
+    producer: Producer, message_id: str, letter: DeadLetterEntry | AerobeeError, *, exists: bool
 ) -> LetterResult:
-    if letter is None:
-        return LetterResult(message_id, "", False, "the group has no such letter")
+    if isinstance(letter, AerobeeError):
+        why = _why(letter)
+        return LetterResult(message_id, "", False, why if message_id else f"the others were not read: {why}")
     topic = letter.origin_topic
     if not topic:
         return LetterResult(message_id, "", False, "nobody knows the topic it came from")
@@ -256,19 +270,29 @@ async def _sent_again(
 
 async def _each(
     admin: AdminConnection, group: str, message_ids: Collection[str], span: Span, limit: int
-) -> AsyncGenerator[tuple[str, DeadLetterEntry | None], None]:
-    """Yield the chosen letters with their ids; None stands for one that is not there."""
+) -> AsyncGenerator[tuple[str, DeadLetterEntry | AerobeeError], None]:
+    """Yield the chosen letters with their ids, or why one could not be read. Where the reading breaks off, that comes
+    last and without an id. Raise what fails before the first letter."""
     if message_ids:
         for message_id in list(message_ids)[:limit]:
             try:
-                yield message_id, await find_letter(admin, group, message_id)
-            except QueryNotFoundError:
-                yield message_id, None
+                letter: DeadLetterEntry | AerobeeError = await find_letter(admin, group, message_id)
+            except (QueryNotFoundError, TransportError) as error:
+                letter = error
+            yield message_id, letter
         return
+    await admin.require_whole(dlq_topic(group))
     count = 0
     async with contextlib.aclosing(read_letters(admin, group, span)) as letters:
-        async for letter in letters:
-            if count >= limit:
+        while count < limit:
+            try:
+                found = await anext(letters, None)
+            except AerobeeError as error:
+                if not count:
+                    raise
+                yield "", error
+                return
+            if found is None:
                 return
             count += 1
-            yield letter.message.message_id, letter
+            yield found.message.message_id, found

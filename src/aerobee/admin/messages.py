@@ -96,7 +96,9 @@ def no_message(message_id: str, topic: str | None, problems: Sequence[str] = ())
             if topic is not None
             else "To find a message by its unique id, name its topic: -t TOPIC."
         )
-    return QueryNotFoundError(f"there is no message {message_id}{where}", code=ResponseCode.QUERY_NOT_FOUND, hint=hint)
+    words = f"there is no message {message_id}{where}" + (" on the brokers that answer" if problems else "")
+    # It may be on a broker that could not be asked.
+    return QueryNotFoundError(words, code=ResponseCode.QUERY_NOT_FOUND, hint=hint, retriable=bool(problems) or None)
 
 
 async def _view(admin: AdminConnection, broker: KnownBroker, physical_offset: int) -> Message | None:

@@ -162,7 +162,8 @@ class Origins:
         if not self.is_loopback:
             return False
         name = host_name(host)
-        return not is_loopback_name(name) and name != host_name(urlsplit(self.public_url).netloc)
+        public = host_name(urlsplit(self.public_url).netloc)
+        return not is_loopback_name(name) and (not public or name != public)
 
     @staticmethod
     def comes_from_elsewhere(headers: Mapping[bytes, bytes]) -> bool:

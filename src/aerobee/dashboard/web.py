@@ -22,6 +22,7 @@ from aerobee.dashboard.callers import Callers, WebCaller, WrongRequestError, col
 from aerobee.dashboard.doorway import App, Doorway, TooLargeError
 from aerobee.dashboard.gate import Gate
 from aerobee.dashboard.options import DashboardOptions, Mode
+from aerobee.dashboard.pages.words import several_words
 from aerobee.dashboard.registry import (
     ACTIONS,
     PAGES,
@@ -192,8 +193,11 @@ class Web:
             )
             for one in menu_entries()
         ]
+        person = caller.person
+        clusters = {one.cluster for one in self._gate.collector(person).snapshot.known} if person is not None else set()
         return {
             "title": title,
+            "cluster": several_words(sorted(clusters), 2),
             "person": caller.person,
             "token": self.callers.token(caller.cookie),
             "menu": menu,

@@ -8,6 +8,7 @@ from aerobee.dashboard.security import (
     SESSIONS_MAX,
     TRIES,
     TRIES_OF_ADDRESS,
+    TRIES_OF_NAME,
     FormTokens,
     LoginThrottle,
     Origins,
@@ -56,6 +57,22 @@ def test_tries_of_a_name_and_of_an_address_are_bounded() -> None:
     taken = [spray.wait_s(f"n{number}", "a", 0.0) for number in range(TRIES_OF_ADDRESS + 1)]
     assert taken.count(0.0) == TRIES_OF_ADDRESS
     assert taken[-1] == 60.0
+
+
+def test_made_up_addresses_give_no_more_tries() -> None:
+    """A proxy may pass on an address that its caller chose."""
+    throttle = LoginThrottle()
+    taken = [throttle.wait_s("anna", f"10.0.0.{number}", 0.0) for number in range(TRIES_OF_NAME + 1)]
+    assert taken.count(0.0) == TRIES_OF_NAME
+    assert throttle.wait_s("anna", "10.0.0.1", 59.0) == 1.0
+    assert throttle.wait_s("anna", "10.0.0.1", 60.0) == 0.0
+
+
+def test_a_session_is_looked_at_without_keeping_it() -> None:
+    sessions = Sessions()
+    sessions.begin("k", ANNA, 0.0)
+    assert sessions.peek("k", IDLE_S) is not None
+    assert sessions.peek("k", IDLE_S + 1) is None
 
 
 def test_a_token_fits_its_cookie_only() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from aerobee.admin.sinkbatches import newest_batches
 from aerobee.admin.waiting import TimedFilter, delay_ms, due_of, offsets_in
 from aerobee.dashboard.auditlogs import END_MAX, EVENTS_MAX, event_of, server_events
+from aerobee.dashboard.pages.messages import message_link
 from aerobee.model.message import Message
 from pyspark_rocketmq.jobs.checkpoints import queries_of
 
@@ -52,6 +53,13 @@ def test_delays_and_ends_that_make_no_sense_are_nothing() -> None:
         10_000, 7_200_000, 86_400_000, 0, 0, 0, 0,
     ]  # fmt: skip
     assert offsets_in(b"1,2,,x,-3, 4 ,\xff") == {1, 2, 4}
+
+
+def test_a_message_whose_id_fits_no_path_has_a_page() -> None:
+    """Senders choose unique ids."""
+    for text, fits in (("7F0000010000", True), ("a.b-c_1", True), ("../x", False), ("a/b", False), ("..", False)):
+        link = message_link(replace(timed(text), topic="orders", message_id=text, offset_id="0A00"))
+        assert (link.text, link.path) == (text, f"/messages/orders/{text if fits else '0A00'}")
 
 
 def entry(at_ms: int, **said: object) -> Message:

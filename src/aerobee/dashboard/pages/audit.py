@@ -41,7 +41,7 @@ def _listing(*, everybody: bool) -> Listing[AuditEvent]:
         filter_label="Contains",
         sort="time",
         falls=True,
-        note=f"The last {EVENTS_MAX:,} events of this dashboard, which its log keeps, too.{seen}",
+        note=f"The last {EVENTS_MAX:,} events of this dashboard, and `--log-file` keeps all.{seen}",
     )  # fmt: skip
 
 

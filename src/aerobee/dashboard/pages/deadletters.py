@@ -189,6 +189,7 @@ async def _plan_resend(view: PageView) -> ActionPlan:
         warnings.append(f"These topics are gone, so their letters will fail: {', '.join(plan.missing_topics)}.")
     if plan.missing_ids:
         warnings.append(f"These letters are not there: {', '.join(plan.missing_ids[:20])}.")
+    warnings += [f"Some letters cannot be read now: {one}." for one in plan.unread]
     sentences.append("The letters themselves stay where they are, because nothing can be taken out of a log.")
     return ActionPlan(sentences, warnings=warnings)
 

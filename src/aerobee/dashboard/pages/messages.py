@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
@@ -56,6 +57,7 @@ _BY = [
 _LIMITS = [("20", "20"), ("50", "50"), ("200", "200")]
 _LIMIT_MAX: Final = 500
 _EVERY = TimeSpan()
+_PATH_ID: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 
 @page("/messages", title="Messages", menu="Messages")
@@ -178,10 +180,15 @@ def _place_of(value: str) -> tuple[str | None, int, int]:
     return ":".join(words[:-2]) or None, queue_id, offset
 
 
+def id_in_path(one: Message) -> str:
+    """Return the id by which a message has a page. Senders choose unique ids, and with some no path can be made."""
+    return one.message_id if _PATH_ID.fullmatch(one.message_id) else one.offset_id
+
+
 def message_link(one: Message) -> PageLink:
     """Return the link to a message. Its place makes it exact: two copies have one id."""
     at = f"{one.broker}:{one.queue_id}:{one.queue_offset}"
-    return PageLink(one.message_id, f"/messages/{one.topic}/{one.message_id}", {"at": at})
+    return PageLink(one.message_id, f"/messages/{one.topic}/{id_in_path(one)}", {"at": at})
 
 
 def _table(view: PageView, rows: Sequence[Message], empty: str) -> Block:
@@ -236,7 +243,7 @@ async def message(view: PageView) -> WebPage:
     tracked, traced = await asyncio.gather(_tracked(view, one, problems), _traced(view, one, problems))
     actions = []
     if view.may(Role.operator):
-        name = f"{one.topic}/{one.message_id}"
+        name = f"{one.topic}/{id_in_path(one)}"
         actions.append(PageLink("Copy to publish", f"/topics/{one.topic}/publish", {"copy_of": name}))
     return WebPage(f"Message {one.message_id}", [*blocks, tracked, traced], problems, actions)
 
@@ -245,10 +252,10 @@ def _body(view: PageView, one: Message) -> Text:
     kind = view.word("as") or "auto"
     body = opening(one.body, one.sys_flag, SHOWN_MAX + 1)
     title, text = shown_body(body, kind)
-    path = f"/messages/{one.topic}/{one.message_id}"
+    path = f"/messages/{one.topic}/{id_in_path(one)}"
     at = {"at": view.word("at")} if view.word("at") else {}
     links = [PageLink(word, path, {**at, "as": word}) for word in ("text", "json", "hex")]
-    links.append(PageLink("download", f"/raw/messages/{one.topic}/{one.message_id}", at))
+    links.append(PageLink("download", f"/raw/messages/{one.topic}/{id_in_path(one)}", at))
     whole = "" if one.sys_flag & COMPRESSED else f" of {len(one.body):,} bytes"
     cut = f"These are the first {SHOWN_MAX // 1024} KiB{whole}." if len(body) > SHOWN_MAX else ""
     return Text("body", f"Body as {title}", text, cut, links)

@@ -16,6 +16,7 @@ from aerobee.admin.messages import reader_of
 from aerobee.client.consumer import LitePullConsumer
 from aerobee.dashboard.blocks import Block, Choice, Note, PageLink, SearchForm, Tail, WebPage
 from aerobee.dashboard.bodies import preview_of
+from aerobee.dashboard.pages.messages import id_in_path
 from aerobee.dashboard.registry import PageView, page, raw
 from aerobee.dashboard.scanning import SEARCHED, WantedMessages, wanted_of
 from aerobee.dashboard.streaming import ClosingStream
@@ -199,11 +200,11 @@ class _Follower:
 
     def _told(self, one: Message) -> dict[str, Any]:
         place = f"{one.broker}:{one.queue_id}:{one.queue_offset}"
-        path = f"../messages/{quote(one.topic, safe='')}/{quote(one.message_id, safe='')}?at={quote(place)}"
+        path = f"messages/{quote(one.topic, safe='')}/{quote(id_in_path(one), safe='')}?at={quote(place)}"
         body = preview_of(one) if self._view.shows_bodies else "(a viewer sees no bodies)"
         return {
             "stored": one.store_timestamp, "place": place, "tag": one.tags, "keys": one.keys, "body": body,
-            "url": path.removeprefix("../"),
+            "url": path,
         }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from aerobee.admin.topics import QueueStatus, TopicSummary, topic_details, topic_route
+from aerobee.admin.topics import QueueStatus, TopicSettings, TopicSummary, topic_details, topic_route
 from aerobee.dashboard.blocks import Badge, Block, Cell, Chart, ChartLine, Choice, Facts, PageLink, Rate, Time, WebPage
 from aerobee.dashboard.pages.words import allowed_text, broker_link, group_link, several, topic_link, trend_of
 from aerobee.dashboard.paging import Column, Listing, table_of
@@ -109,6 +109,23 @@ _QUEUES: Listing[QueueStatus] = Listing(
 )  # fmt: skip
 
 
+_SETTINGS: Listing[TopicSettings] = Listing(
+    "settings",
+    "Settings on each broker",
+    [
+        Column("broker", "Broker", lambda one: broker_link(one.broker)),
+        Column("read", "Queues to read", lambda one: one.read_queues, right=True),
+        Column("write", "Queues to write", lambda one: one.write_queues, right=True),
+        Column("perm", "Allowed", lambda one: allowed_text(perm_text(one.perm))),
+        Column("order", "Ordered", lambda one: one.order),
+        Column(
+            "attributes", "Attributes", lambda one: ", ".join(f"{k}={v}" for k, v in sorted(one.attributes.items()))
+        ),
+    ],
+    "No broker has settings of it.",
+)
+
+
 @page("/topics/{topic}", title="Topic")
 async def topic(view: PageView) -> WebPage:
     name = view.path["topic"]
@@ -133,6 +150,7 @@ async def topic(view: PageView) -> WebPage:
         Chart("traffic", "Messages in a second", [ChartLine(f"topic:{name}", "in")]),
         table_of(details.queues, _QUEUES, view.query, alone=False),
         table_of(details.groups, _groups(snapshot), view.query, alone=False),
+        table_of(details.settings, _SETTINGS, {}, alone=False),
     ]
     if details.pending:
         waiting: Listing[Sequence[Cell]] = Listing(

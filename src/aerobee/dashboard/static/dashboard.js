@@ -44,6 +44,24 @@
       one.title = "UTC " + one.getAttribute("datetime") + "\nlocal " + new Date(ms).toString();
     });
   }
+  // How long ago a moment was, in the words of the server. Its clock counts, not the one of this machine.
+  var ahead = Date.now() - (Number(document.body.dataset.now) || Date.now());
+  function span(ms) {
+    var seconds = Math.floor(ms / 1000), units = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]];
+    for (var place = 0; place < units.length; place += 1) {
+      var unit = units[place], rest = Math.floor(seconds % unit[0] / unit[2]);
+      if (seconds >= unit[0]) return Math.floor(seconds / unit[0]) + " " + unit[1] + (rest ? " " + rest + " " + unit[3] : "");
+    }
+    return seconds + " s";
+  }
+  function tellAgo() {
+    if (document.hidden || String(getSelection())) return;
+    document.querySelectorAll("time[data-ms]").forEach(function (one) {
+      var ago = one.querySelector(".ago"), away = Date.now() - ahead - Number(one.dataset.ms);
+      if (ago) ago.textContent = Math.abs(away) < 1000 ? "now" : away > 0 ? span(away) + " ago" : "in " + span(-away);
+    });
+  }
+  setInterval(tellAgo, 5000);
   document.querySelectorAll("button.zone").forEach(function (button) {
     var say = function () { button.textContent = root.dataset.zone === "local" ? "Local time" : "UTC"; };
     say();
@@ -91,7 +109,20 @@
   });
   document.body.addEventListener("htmx:oobBeforeSwap", function (event) {
     var inside = event.detail.target && event.detail.target.contains(document.activeElement);
-    if (inside) event.detail.shouldSwap = false;
+    // What is announced is not announced again while it is the same.
+    var same = event.detail.target && event.detail.target.id === "b-problems" &&
+      event.detail.fragment.textContent.trim() === event.detail.target.textContent.trim();
+    if (inside || same) event.detail.shouldSwap = false;
+  });
+  // A page that cannot be renewed says so: what it shows grows old.
+  document.body.addEventListener("htmx:afterRequest", function (event) {
+    var stale = document.getElementById("stale"), xhr = event.detail.xhr, words = "";
+    if (!event.detail.successful) {
+      words = "This page could not be renewed: " + (xhr.status ? "the dashboard answered " + xhr.status + "." : "the dashboard does not answer.");
+    } else if (xhr.responseText.indexOf('id="b-asof"') < 0) {
+      words = "The session has ended, so this page is no longer renewed. Load it again to log in.";
+    }
+    if (stale && stale.textContent !== words) { stale.textContent = words; stale.hidden = !words; }
   });
   document.body.addEventListener("htmx:oobAfterSwap", function (event) { showTimes(event.detail.target); });
 
