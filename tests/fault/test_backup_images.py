@@ -69,6 +69,27 @@ def test_the_backup_before_is_whole_until_the_next_one_is() -> None:
     assert len(found) > 100
 
 
+def test_the_backup_before_keeps_its_own_of_a_segment_that_was_written_anew() -> None:
+    disk = written(COUNT)
+    first = back_up(disk)
+    write_anew(disk)
+    marks: list[int] = []
+    found = set()
+    for where, image in images_of(disk, lambda: marks.append(back_up(disk))):
+        check = verify_backup(image, PLACE)
+        assert check.problems == [], where
+        found.add(check.manifest.mark)
+    assert found == {first, marks[0]}
+    names = [one.path for one in verify_backup(disk, PLACE).manifest.files if one.path.startswith("commitlog/")]
+    kept = {path for path in disk.contents() if path.startswith(f"{PLACE}/commitlog/")}
+    assert kept == {f"{PLACE}/{name}" for name in names}, "nothing is left of the one before"
+    # What has another name now is kept by the next one.
+    mark = back_up(disk)
+    assert [one.path for one in verify_backup(disk, PLACE).manifest.files if one.path.startswith("commitlog/")] == names
+    restore_backup(disk, PLACE, TARGET)
+    assert mark == marks[0] and bodies(open_store(disk), b"topic0") == restored(disk)
+
+
 def test_the_next_backup_is_made_over_what_a_killed_one_has_left() -> None:
     disk = written(COUNT)
     back_up(disk)
@@ -123,17 +144,28 @@ def test_a_backup_is_not_restored_into_itself() -> None:
     assert seen(disk).root == ROOT
 
 
+def write_anew(disk: RecordingDisk) -> None:
+    """Give up most of the log, as a replica does, and write the first segment again with other records."""
+    store = make_store(disk, small_config())
+    store.open()
+    store.truncate(store.log.start + 1024)
+    fill(store, COUNT, COUNT)
+    store.close()
+
+
+def restored(disk: RecordingDisk) -> list[bytes]:
+    store = make_store(disk, small_config(), root=TARGET)
+    store.open()
+    return bodies(store, b"topic0")
+
+
 @pytest.mark.parametrize("linked", [True, False])
 def test_a_segment_that_was_written_anew_is_copied_anew(linked: bool) -> None:
     """A replica that gave up the end of its log has other records under the same name, in a file of the same size."""
     disk = written(COUNT)
     back_up(disk)
     segment = f"{ROOT}/commitlog/00000000000000000000"
-    store = make_store(disk, small_config())
-    store.open()
-    store.truncate(store.log.start + 1024)
-    fill(store, COUNT, COUNT)
-    store.close()
+    write_anew(disk)
     if linked:
         # What a hard link would have done: the backup's file has the new content already.
         size, data = disk.contents()[segment]

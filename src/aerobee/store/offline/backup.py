@@ -4,7 +4,8 @@ A backup is a directory that this module owns:
 
     backup.json            what belongs to it: each file with its size and SHA-256, and the mark where the log ends
     lock                   held while a backup is made
-    commitlog/<offset>     whole segments; a later backup into the same directory keeps them
+    commitlog/<offset>     whole segments; a later backup into the same directory keeps them, and gives one that was
+                           written anew another name: <offset>.<n>
     state-<n>/config/...   the state files; state-<n>/<offset>  the last segment, up to the mark
 
 `backup.json` is replaced last. So a backup that stops half-way leaves the one before it as it was.
@@ -168,31 +169,32 @@ class _Maker:
         self.before = read_manifest(self.disk, place)
         self.turn = self.before.turn + 1 if self.before is not None else 1
         self.state = f"state-{self.turn}"
-        self.known = {one.path: one for one in self.before.files} if self.before is not None else {}
+        self.known = {one.restored: one for one in self.before.files} if self.before is not None else {}
         self.linked = self.copied = self.kept = self.bytes_copied = 0
 
     def whole_segment(self, segment: SegmentFile) -> BackedUpFile | None:
         """Keep a segment that is full. Return None where retention has deleted it meanwhile."""
-        path = f"commitlog/{segment_name(segment.start)}"
-        target = f"{self.place}/{path}"
-        known = self.known.get(path)
+        restored = path = f"commitlog/{segment_name(segment.start)}"
+        known = self.known.get(restored)
         try:
             # A replica that gave up the end of its log writes the rest of the segment anew, under the same name.
             tail = self._tail(segment.path)
             if known is not None and (known.size, known.tail) == (segment.size, tail):
-                if self._has(target, segment.size):
+                if self._has(f"{self.place}/{known.path}", segment.size):
                     self.kept += 1
                     return known
+            if known is not None and known.path == path:
+                # Until this backup counts, the one before it needs its own.
+                path = f"{path}.{self.turn}"
+            target = f"{self.place}/{path}"
             if self.disk.exists(target):
                 self.disk.unlink(target)
             if self.link(segment.path, target):
                 self.linked += 1
-                digest = self._digest(target)
-            else:
-                digest = self._copy(segment.path, target, segment.size)
+                return BackedUpFile(path, restored, segment.size, self._digest(target), tail)
+            return BackedUpFile(path, restored, segment.size, self._copy(segment.path, target, segment.size), tail)
         except FileNotFoundError:
             return None
-        return BackedUpFile(path, path, segment.size, digest, tail)
 
     def _tail(self, path: str) -> str:
         """Return the hash of the last two blocks that are not empty: what was written anew differs there."""
