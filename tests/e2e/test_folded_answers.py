@@ -69,7 +69,9 @@ def test_a_pull_that_leaves_bodies_folded_takes_all_at_once(cluster: LocalCluste
 
 
 def test_a_pop_gives_the_others_back_and_no_try_is_counted(cluster: LocalCluster) -> None:
-    async def main() -> list[tuple[bytes, int]]:
+    """Each of the others is stored once more, and not again with every pop: fewer are asked for then."""
+
+    async def main() -> tuple[list[tuple[bytes, int]], int]:
         found: list[tuple[bytes, int]] = []
         async with (
             asyncio.timeout(60),
@@ -81,9 +83,13 @@ def test_a_pop_gives_the_others_back_and_no_try_is_counted(cluster: LocalCluster
                 found += [(one.body, one.delivery_attempt) for one in some]
                 for one in some:
                     await consumer.ack(one)
-        return found
+        async with LitePullConsumer(cluster.namesrv, group="pulls", auto_commit=False) as consumer:
+            copies = await consumer.end_offset(MessageQueue("%RETRY%pops_folded", cluster.broker_name(0), 0))
+        return found, copies
 
-    assert sorted(asyncio.run(main())) == sorted((body, 1) for body in BODIES)
+    found, copies = asyncio.run(main())
+    assert sorted(found) == sorted((body, 1) for body in BODIES)
+    assert copies == COUNT - 16 // 3, "none was stored more than once"
 
 
 def test_a_search_by_key_tells_what_it_left_folded(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:

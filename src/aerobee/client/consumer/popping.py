@@ -120,6 +120,9 @@ class Popper:
         self._core = core
         self._group = group
         self._namespace = namespace
+        # By broker and topic: how many messages the last answers had room for, where that was not all. Each one that is
+        # given back is stored again by the broker.
+        self._fitting: dict[tuple[str, str], int] = {}
 
     async def _address(self, broker: str, topic: str) -> str:
         return await self._core.address_of(MessageQueue(topic, broker, 0))
@@ -134,7 +137,7 @@ class Popper:
             consumer_group=self._group,
             topic=wanted.topic,
             queue_id=queue_id,
-            max_msg_nums=options.count,
+            max_msg_nums=min(options.count, self._fitting.get((broker, wanted.topic), options.count)),
             invisible_time=round(options.invisible_s * 1000),
             poll_time=round(options.wait_s * 1000),
             born_time=core.clock.now_ms(),
@@ -162,6 +165,7 @@ class Popper:
         found: list[PoppedMessage] = []
         places = _places(head.msg_offset_info or "")
         unfolding, message = Unfolding(), None
+        given_back = 0
         for place, record in enumerate(decode_records(body)):
             try:
                 # Behind one that had no room all others wait, too: they keep their order.
@@ -183,6 +187,7 @@ class Popper:
                 head.invisible_time, head.revive_qid, began_s + head.invisible_time / 1000,
             )  # fmt: skip
             if message is None:
+                given_back += 1
                 self._core.tasks.start(self._give_back(lease), name="give a message back")
                 continue
             shown = without_namespace(self._namespace, wanted.topic) if self._namespace else wanted.topic
@@ -193,7 +198,17 @@ class Popper:
                 self._core.tasks.start(self._pass_over(lease), name="pass over a message")
             else:
                 found.append(popped)
+        self._fit((broker, wanted.topic), len(places), given_back)
         return found
+
+    def _fit(self, source: tuple[str, str], count: int, given_back: int) -> None:
+        """Ask for as many messages as an answer has room for, and for one more after each that had room for all."""
+        if given_back:
+            self._fitting[source] = count - given_back
+        elif self._fitting.get(source, BATCH_MAX) < BATCH_MAX:
+            self._fitting[source] += 1
+        else:
+            self._fitting.pop(source, None)
 
     async def _give_back(self, lease: MessageLease) -> None:
         try:
