@@ -287,6 +287,8 @@ class Pop:
     def moved(self, group: str, topic: str, queue_id: int, offset: int, is_reset: bool) -> None:
         """Follow a position that an administrator set, at once: what is acknowledged until the next pop, and a restart
         before it, would bring the old one back. A commit that goes back counts only where a queue is read in order."""
+        if self.ledger.is_following:
+            return  # a slave takes commits of those who read from it, and writes nothing into its log
         key = Key(topic, group, queue_id)
         window = self.table.windows.get(key) if is_reset else None
         if window is None:

@@ -98,3 +98,24 @@ def test_a_group_that_popped_in_order_and_pulls_now_may_go_back() -> None:
         again.close()
 
     run_broker(main, store_config=ASYNC, close=False)
+
+
+def test_a_slave_that_takes_a_commit_which_goes_back_writes_nothing() -> None:
+    disk = RecordingDisk(seed=1)
+
+    async def master(kit: BrokerKit) -> None:
+        with_topic(kit)
+        store(kit, 10)
+        for one in await pop(kit, order=True, attempt_id="a"):
+            assert await ack(kit, one) == 0
+        await kit.pass_time(12, 0.5)
+
+    async def slave(kit: BrokerKit) -> None:
+        end = kit.store.log_end
+        assert Key("T", "G", 0) in kit.broker.pop.table.orders
+        kit.state.offsets.commit("G", "T", 0, 3)
+        await kit.pass_time(1, 0.1)
+        assert kit.store.log_end == end
+
+    run_broker(master, disk=disk, store_config=ASYNC)
+    run_broker(slave, disk=disk, store_config=ASYNC, following=True)
