@@ -41,6 +41,7 @@ from aerobee.protocol.http2streams import (
     Stream,
     StreamEvent,
     ViolationError,
+    check_setting,
     is_request,
 )
 
@@ -356,28 +357,27 @@ class Http2Connection:
             raise ViolationError(frames.ENHANCE_YOUR_CALM, "too many settings")
         if flags & frames.ACK:
             return
+        first_window: i64 = -1
         for at in range(0, len(payload), 6):
-            self._set((payload[at] << 8) | payload[at + 1], i64(read_i32_be(payload, at + 2)) & 0xFFFFFFFF)
+            name, value = (payload[at] << 8) | payload[at + 1], i64(read_i32_be(payload, at + 2)) & 0xFFFFFFFF
+            if name == frames.SET_INITIAL_WINDOW_SIZE:
+                first_window = value
+            check_setting(name, value)
+        if first_window >= 0:
+            # The last one of a frame counts: a frame has room for 2,730, and each would change every stream.
+            self._change_windows(first_window)
         self._out.append(frame(frames.SETTINGS, frames.ACK, 0))
         self._pump_all()
 
-    def _set(self, name: int, value: int) -> None:
-        if name == frames.SET_INITIAL_WINDOW_SIZE:
-            if value > WINDOW_MAX:
-                raise ViolationError(frames.FLOW_CONTROL_ERROR, f"a window of {value} bytes")
-            change: i64 = value - self._first_send_window
-            self._first_send_window = value
-            for stream in self.streams.values():
-                stream.send_window += change
-                if stream.send_window > WINDOW_MAX:
-                    raise ViolationError(frames.FLOW_CONTROL_ERROR, "a window grows too large")
-                if stream.out_size and stream.send_window > 0:
-                    self._blocked[stream.number] = stream
-        elif name == frames.SET_MAX_FRAME_SIZE:
-            if not PAYLOAD_MAX <= value <= 0xFFFFFF:
-                raise ViolationError(frames.PROTOCOL_ERROR, f"frames of {value} bytes")
-        elif name == frames.SET_ENABLE_PUSH and value > 1:
-            raise ViolationError(frames.PROTOCOL_ERROR, "ENABLE_PUSH is 0 or 1")
+    def _change_windows(self, first: i64) -> None:
+        change: i64 = first - self._first_send_window
+        self._first_send_window = first
+        for stream in self.streams.values():
+            stream.send_window += change
+            if stream.send_window > WINDOW_MAX:
+                raise ViolationError(frames.FLOW_CONTROL_ERROR, "a window grows too large")
+            if stream.out_size and stream.send_window > 0:
+                self._blocked[stream.number] = stream
 
     def _on_window_update(self, number: int, payload: bytes) -> None:
         if len(payload) != 4:

@@ -6,6 +6,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from aerobee.hot.h2 import frames
 from aerobee.hot.h2.frames import WINDOW
 from aerobee.hot.h2.hpack import BAD_NAME, CONTENT_LENGTH, ORDINARY, PATH, STATUS, TE, Field
 from aerobee.model.numbers import int_or
@@ -107,6 +108,18 @@ class Budget:
             return False
         self._left = fresh - 1.0
         return True
+
+
+def check_setting(name: int, value: i64) -> None:
+    """Raise ViolationError for a setting with a value that it cannot have. RFC 9113, section 6.5.2."""
+    if name == frames.SET_INITIAL_WINDOW_SIZE:
+        if value > frames.WINDOW_MAX:
+            raise ViolationError(frames.FLOW_CONTROL_ERROR, f"a window of {value} bytes")
+    elif name == frames.SET_MAX_FRAME_SIZE:
+        if not frames.PAYLOAD_MAX <= value <= 0xFFFFFF:
+            raise ViolationError(frames.PROTOCOL_ERROR, f"frames of {value} bytes")
+    elif name == frames.SET_ENABLE_PUSH and value > 1:
+        raise ViolationError(frames.PROTOCOL_ERROR, "ENABLE_PUSH is 0 or 1")
 
 
 def is_request(stream: Stream) -> bool:

@@ -1,5 +1,7 @@
 """The machine of HTTP/2: floods, windows and limits, each at its edge. The rules of frames are h2spec's."""
 
+import time
+
 import pytest
 
 from aerobee.hot.h2 import frames
@@ -165,6 +167,28 @@ def test_nothing_is_sent_beyond_the_windows_of_the_peer() -> None:
     assert sum(len(part) for _, _, _, part in rest) == 100_005 - 65_535
     assert (kind, flags) == (frames.HEADERS, frames.END_HEADERS | frames.END_STREAM) and b"grpc-status" in trailers
     assert one.http.queued == 0 and not one.http.streams
+
+
+def test_settings_that_change_windows_many_times_cost_one_change() -> None:
+    """A frame has room for 2,730 of them, and a connection 1,000 streams."""
+    one = machine()
+    for number in range(1, 2_000, 2):
+        one.receive(head(number), 100.0)
+    assert len(one.streams) == http2.STREAMS_MAX
+
+    def took_s(count: int) -> float:
+        times = []
+        for turn in range(5):
+            window = b"\x00\x04" + word(1_000 + turn)
+            data = frame(frames.SETTINGS, 0, 0, (b"\x00\x04" + word(7)) * (count - 1) + window)
+            began_s = time.perf_counter()
+            one.receive(data, 100.0)
+            times.append(time.perf_counter() - began_s)
+            assert one.error is None
+            assert {stream.send_window for stream in one.streams.values()} == {1_000 + turn}
+        return min(times)
+
+    assert took_s(2_730) < 200 * took_s(1)
 
 
 def test_a_reset_frees_what_waits_for_a_window() -> None:
