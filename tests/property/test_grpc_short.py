@@ -21,6 +21,7 @@ from aerobee.hot.wire.grpcsend import (
     scan_grpc_send,
     send_answer,
 )
+from aerobee.hot.wire.protobuf import varint
 from aerobee.model.compression import CompressionType, compress
 from aerobee.model.sysproperties import RESERVED
 from aerobee.protocol.codes import BINARY, LANGUAGE, LANGUAGE_CODES, VERSION, RequestCode
@@ -157,6 +158,16 @@ def test_sends_that_are_damaged_take_the_long_way_or_mean_the_same() -> None:
     for _ in range(ROUNDS):
         taken += same_send(mutated(pick.choice(base), pick))
     assert taken > 50
+
+
+@pytest.mark.parametrize("field", [b"\x28", b"\x30"])
+@pytest.mark.parametrize("value", [2, 4])
+def test_numbers_too_large_for_an_enum_mean_the_same(field: bytes, value: int) -> None:
+    """Of such a number the lower half counts: gzip, and a transaction."""
+    system = b"\x1a\x02id" + field + varint((1 << 32) + value)
+    message = b"\x0a\x08\x12\x06orders" + b"\x1a" + varint(len(system)) + system + b"\x22\x01x"
+    is_transaction = (field, value) == (b"\x30", 4)
+    assert same_send(b"\x0a" + varint(len(message)) + message) is not is_transaction
 
 
 def test_several_messages_and_none_take_the_long_way() -> None:

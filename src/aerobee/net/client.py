@@ -200,6 +200,8 @@ class Link(asyncio.Protocol):
         Other requests do not count: a pull is held for long at a server that is well.
         """
         oldest = next((opaque for opaque, waiting in self._waiting.items() if waiting[0] < _NEVER), None)
+        if oldest is None:
+            oldest = next(iter(self._frames), None)
         self._sweeps = self._sweeps + 1 if oldest is not None and oldest == self._oldest else 0
         self._oldest = oldest
         return self._sweeps >= _SILENT_SWEEPS

@@ -111,7 +111,12 @@ class LoopbackNet:
         near, far = _End((host, port)), _End(self._peer)
         near.other, far.other = far, near
         near.deliver, near.lost = protocol.data_received, lambda: protocol.connection_lost(None)
-        far.deliver, far.lost = channel.data_received, lambda: channel.connection_lost(None)
+        far.deliver, far.lost = channel.data_received, lambda: self._lost(channel)
         protocol.connection_made(near)
+        self._server.own_channels += 1
         channel.connection_made(cast(asyncio.BaseTransport, far))
         return near, protocol
+
+    def _lost(self, channel: Channel) -> None:
+        self._server.own_channels -= 1
+        channel.connection_lost(None)

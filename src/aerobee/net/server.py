@@ -89,6 +89,8 @@ class Server:
         # Called by every sweep, once a second.
         self.on_sweep: Callable[[], None] | None = None
         self.channels: dict[int, Channel] = {}
+        # How many of them are of this process itself, and are bounded by whoever makes them.
+        self.own_channels = 0
         self.address = ("", 0)
         # How many reads brought a whole frame. The broker's tick compares it to know whether the server is idle.
         self.reads = 0
@@ -216,7 +218,7 @@ class Server:
         return self._clock.monotonic()
 
     def channel_opened(self, channel: Channel) -> None:
-        if len(self.channels) >= self.limits.connections_max:
+        if len(self.channels) - self.own_channels >= self.limits.connections_max:
             self._junk_log.warning(
                 "connections", "connection refused: there are too many connections", peer=channel.remote_address
             )

@@ -229,6 +229,8 @@ GROUPS_FIELD: Final = "__AEROBEE_GROUPS"
 GENERATION_FIELD: Final = "__AEROBEE_GENERATION"
 # The user for whom a front of the cluster sends a request that it signs itself.
 FOR_USER_FIELD: Final = "__AEROBEE_FOR_USER"
+# Asks whether the message of an acknowledgement was still held.
+TELL_HELD_FIELD: Final = "__AEROBEE_TELL_HELD"
 # The address from which that user called the front.
 FOR_SOURCE_FIELD: Final = "__AEROBEE_FOR_SOURCE"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from aerobee.errors import AerobeeError, TransportError
-from aerobee.errors.codes import GroupNotExistError, TopicNotExistError
+from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.dialect import loads_object
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.route import TopicRouteData
@@ -20,10 +20,12 @@ from aerobee.model.topic import PERM_READ, PERM_WRITE, TopicConfig
 from aerobee.net.client import PushHandler, RemotingClient, Sign
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, request
+from aerobee.protocol.headers.base import Header
 from aerobee.protocol.headers.group import GetSubscriptionGroupConfigRequestHeader
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
 from aerobee.protocol.headers.topic import GetTopicConfigRequestHeader
 from aerobee.protocol.v2.enums import Code
+from aerobee.proxy.lookups import Lookups
 from aerobee.proxy.status import RefusedCallError
 from aerobee.runtime.seams import Net
 
@@ -66,9 +68,19 @@ class Route:
         ]
         self.next_queue = 0
 
-    def pick(self) -> WriteQueue:
-        """Return the next queue, round and round."""
-        self.next_queue = (self.next_queue + 1) % len(self.write)
+    def pick(self, lookups: Lookups) -> WriteQueue:
+        """Return the next queue, round and round. While there are others, those of brokers that do not answer are
+        passed over; where none does, the one that was late the longest ago may answer again."""
+        count = len(self.write)
+        self.next_queue = at = (self.next_queue + 1) % count
+        if lookups.late_until:
+            least_s = float("inf")
+            for place in (*range(at, count), *range(at)):
+                late_s = lookups.late_s(self.addresses[self.write[place].broker])
+                if late_s < least_s:
+                    self.next_queue, least_s = place, late_s
+                    if not late_s:
+                        break
         return self.write[self.next_queue]
 
     def may_read(self, broker: str) -> bool:
@@ -81,8 +93,11 @@ class Backend(Protocol):
 
     # Requests for which brokers take the service's word that the user of a client may send them.
     trusted_codes: frozenset[int]
+    # Which servers do not answer.
+    lookups: Lookups
 
     async def find_route(self, topic: str) -> Route | None: ...
+    async def find_known(self, topic: str) -> Route | None: ...
     async def message_type(self, topic: str, route: Route) -> str: ...
     def fresh(self, topic: str) -> tuple[Route, str | None, float] | None:
         """Return the route of a topic, its type where that is known, and until when both hold. None: ask again."""
@@ -118,25 +133,41 @@ class ClusterBackend:
         self._routes: dict[str, tuple[float, Route]] = {}
         self._types: dict[str, tuple[float, str]] = {}
         self._groups: dict[str, tuple[float, SubscriptionGroupConfig]] = {}
+        # When topics were looked for that nobody has.
+        self._missed: dict[str, float] = {}
+        self.lookups = Lookups(now_s)
 
     def connect(self, peer: Peer, pushed: Mapping[int, PushHandler]) -> RemotingClient:
         return RemotingClient(pushed, net=self._net_for(peer), tls=self._tls, sign=self._sign)
 
     async def close(self) -> None:
+        await self.lookups.close()
         await self.client.close()
 
     async def find_route(self, topic: str) -> Route | None:
         """Return the route, at most two seconds old; None for a topic that nobody has. Misses are not remembered."""
         kept = self._routes.get(topic)
-        now_s = self._now_s()
-        if kept is not None and now_s - kept[0] < _FRESH_S:
+        if kept is not None and self._now_s() - kept[0] < _FRESH_S:
             return kept[1]
+        return await self.lookups.together(("route", topic), lambda: self._renew_route(topic))
+
+    async def find_known(self, topic: str) -> Route | None:
+        """Return the route as `find_route` does, for a topic that need not be there: a miss is remembered as long as a
+        route. A client may name a thousand topics that nobody has, and a heartbeat looks for each."""
+        missed_s = self._missed.get(topic)
+        if missed_s is not None and topic not in self._routes and self._now_s() - missed_s < _FRESH_S:
+            return None
+        route = await self.find_route(topic)
+        if route is None:
+            self._keep(self._missed, topic, self._now_s())
+        return route
+
+    async def _renew_route(self, topic: str) -> Route | None:
+        kept = self._routes.get(topic)
         try:
             data = await self._ask_route(topic)
         except AerobeeError:
-            if kept is not None:
-                return kept[1]
-            data = self._own_route(topic)
+            data = self._own_route(topic) if kept is None else kept[1].data
             if data is None:
                 raise
         if data is None:
@@ -144,11 +175,8 @@ class ClusterBackend:
         if data is None or not data.queue_datas:
             self._routes.pop(topic, None)
             return None
-        if kept is not None and kept[1].data == data:
-            route = kept[1]
-        else:
-            route = Route(data)
-        self._keep(self._routes, topic, (now_s, route))
+        route = kept[1] if kept is not None and kept[1].data == data else Route(data)
+        self._keep(self._routes, topic, (self._now_s(), route))
         return route
 
     @staticmethod
@@ -158,35 +186,36 @@ class ClusterBackend:
         table[key] = value
 
     async def _ask_route(self, topic: str) -> TopicRouteData | None:
-        failure: AerobeeError | None = None
-        for namesrv in self._namesrvs():
+        async def ask(namesrv: str) -> TopicRouteData | bool:
             header = GetRouteInfoRequestHeader(topic=topic)
             command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, opaque=self.client.next_opaque())
             try:
                 answer = await self.client.ask(namesrv, command)
             except TopicNotExistError:
-                return None
-            except AerobeeError as error:
-                failure = error
-                continue
+                return False
             return TopicRouteData.from_json(loads_object(answer.body))
-        if failure is not None:
-            raise failure
-        return None
+
+        found = await self.lookups.first(self._namesrvs(), ask)
+        return found if isinstance(found, TopicRouteData) else None
 
     async def message_type(self, topic: str, route: Route) -> str:
         """Return the type that a topic was made for, or "" where none is set."""
         kept = self._types.get(topic)
         if kept is not None and self._now_s() - kept[0] < _FRESH_S:
             return kept[1]
-        header = GetTopicConfigRequestHeader(topic=topic)
-        config = await self._first(
-            route.addresses.values(),
-            lambda: request(RequestCode.GET_TOPIC_CONFIG, header, opaque=self.client.next_opaque()),
-        )
-        found = ""
-        if config is not None:
-            found = TopicConfig.from_json(loads_object(config.body)).attributes.get(_TYPE_ATTRIBUTE, "").upper()
+        return await self.lookups.together(("type", topic), lambda: self._renew_type(topic, route)) or ""
+
+    async def _renew_type(self, topic: str, route: Route) -> str:
+        header, found = GetTopicConfigRequestHeader(topic=topic), ""
+        try:
+            config = await self._first(route.addresses.values(), RequestCode.GET_TOPIC_CONFIG, header)
+            if config is not None:
+                found = TopicConfig.from_json(loads_object(config.body)).attributes.get(_TYPE_ATTRIBUTE, "").upper()
+        except TransportError:
+            kept = self._types.get(topic)
+            if kept is None:
+                raise
+            found = kept[1]
         self._keep(self._types, topic, (self._now_s(), found))
         return found
 
@@ -206,37 +235,41 @@ class ClusterBackend:
             return kept[1]
         addresses: dict[str, None] = {}
         for topic in topics:
-            route = await self.find_route(topic)
+            route = await self.find_known(topic)
             if route is not None:
                 addresses.update(dict.fromkeys(route.addresses.values()))
         if not addresses:
             return SubscriptionGroupConfig(group)
+        return await self.lookups.together(("group", group), lambda: self._renew_group(group, addresses))
+
+    async def _renew_group(self, group: str, addresses: Iterable[str]) -> SubscriptionGroupConfig | None:
         header = GetSubscriptionGroupConfigRequestHeader(group=group)
-        answer = await self._first(
-            addresses,
-            lambda: request(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header, opaque=self.client.next_opaque()),
-        )
-        if answer is None or not answer.body:
-            return None
-        found = SubscriptionGroupConfig.from_json(loads_object(answer.body))
+        try:
+            answer = await self._first(addresses, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
+        except TransportError:
+            kept = self._groups.get(group)
+            if kept is None:
+                raise
+            found = kept[1]
+        else:
+            if answer is None or not answer.body:
+                return None
+            found = SubscriptionGroupConfig.from_json(loads_object(answer.body))
         self._keep(self._groups, group, (self._now_s(), found))
         return found
 
-    async def _first(self, addresses: Iterable[str], command: Callable[[], Command]) -> Command | None:
+    async def _first(self, addresses: Iterable[str], code: int, header: Header) -> Command | None:
         """Return the first answer of a broker that has what is asked for; None if none of those that answer has it."""
-        failure: TransportError | None = None
-        for address in list(addresses):
+
+        async def ask(address: str) -> Command | None:
             try:
-                return await self.client.ask(address, command())
-            except (TopicNotExistError, GroupNotExistError):
-                continue
-            except TransportError as error:
-                failure = error
+                return await self.client.ask(address, request(code, header, opaque=self.client.next_opaque()))
+            except TransportError:
+                raise
             except AerobeeError:
-                continue
-        if failure is not None:
-            raise failure
-        return None
+                return None
+
+        return await self.lookups.first(addresses, ask)
 
 
 async def route_or_refuse(backend: Backend, topic: str) -> Route:

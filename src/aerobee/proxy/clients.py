@@ -65,6 +65,8 @@ class GrpcClient:
         self.came_by = peer
         self.language = language
         self.seen_s = now_s
+        # When brokers were told that it is there.
+        self.beaten_s = float("-inf")
         self.settings: PbSettings | None = None
         # Whether it was forgotten: a later call is one of a new client.
         self.is_gone = False
@@ -80,6 +82,7 @@ class GrpcClient:
         self._backend = backend
         pushed = {code: self._pushed for code in PUSHED}
         self.remoting: RemotingClient = backend.connect(peer, pushed)
+        self.remoting.on_silent = backend.lookups.late
 
     def _pushed(self, link: Link, command: Command) -> Command | None:
         return self.on_push(self, link, command)
@@ -112,15 +115,15 @@ class GrpcClient:
         body: bytes = b"",
         *,
         timeout_s: float = 3.0,
+        ext: dict[str, str] | None = None,
     ) -> Command:
         """Return a broker's answer, whatever its code is.
 
         The front signs as the inner user, who may do everything. What a request touches is known to the broker alone
         where the request names it by its place in the log. So the broker asks for the rights of the client's user.
         """
-        ext = None
         if self.user and code not in self._backend.trusted_codes:
-            ext = {FOR_USER_FIELD: self.user, FOR_SOURCE_FIELD: self.peer[0]}
+            ext = {**(ext or {}), FOR_USER_FIELD: self.user, FOR_SOURCE_FIELD: self.peer[0]}
         command = request(code, header, body, opaque=self.remoting.next_opaque(), ext=ext)
         return await self.remoting.call(address, command, timeout_s)
 
@@ -131,7 +134,7 @@ class GrpcClient:
         addresses: dict[str, None] = {}
         for topic in self.topics if topics is None else topics:
             try:
-                route = await self._backend.find_route(topic)
+                route = await self._backend.find_known(topic)
             except AerobeeError:
                 continue
             if route is not None:

@@ -11,7 +11,7 @@ import base64
 import binascii
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, RequestTimeoutError, TransportError
 from aerobee.hot.log.javahash import java_hash
 from aerobee.hot.log.layout import (
     COMPRESSED,
@@ -39,6 +39,7 @@ from aerobee.protocol.v2.calls import (
 from aerobee.protocol.v2.enums import Code
 from aerobee.protocol.v2.values import PbMessage, PbStatus, PbSystemProperties
 from aerobee.proxy.backend import Route, WriteQueue, route_or_refuse
+from aerobee.proxy.lookups import Lookups
 from aerobee.proxy.rules import TYPE_NAMES, accepted_types, check_message, millis, topic_of, type_of
 from aerobee.proxy.status import OK, RefusedCallError, code_of, refusal_of
 
@@ -52,6 +53,8 @@ _STORED: Final = (
     ResponseCode.SLAVE_NOT_AVAILABLE,
 )
 _MESSAGES_MAX: Final = 32
+# A broker that has not answered for so long is late.
+PATIENT_S: Final = 1.0
 
 
 class HalfPlace(NamedTuple):
@@ -124,11 +127,19 @@ async def _send(
     caller: Caller, topic: str, route: Route, message: PbMessage, system: PbSystemProperties
 ) -> PbSendResultEntry:
     kind = type_of(system)
-    queue = _queue_of(route, system, kind)
+    queue = _queue_of(caller.backend.lookups, route, system, kind)
     header = send_header(topic, queue.queue_id, message, system, caller.now_ms())
-    answer = await caller.client.ask(
-        route.addresses[queue.broker], RequestCode.SEND_MESSAGE_V2, header, message.body, timeout_s=caller.timeout_s()
-    )
+    address, began_s = route.addresses[queue.broker], asyncio.get_running_loop().time()
+    try:
+        answer = await caller.client.ask(
+            address, RequestCode.SEND_MESSAGE_V2, header, message.body, timeout_s=caller.timeout_s()
+        )
+    except (TransportError, asyncio.CancelledError) as error:
+        # A client that gives up at once teaches nothing about the broker.
+        is_lost = isinstance(error, TransportError) and not isinstance(error, RequestTimeoutError)
+        if is_lost or asyncio.get_running_loop().time() - began_s >= PATIENT_S:
+            caller.backend.lookups.late(address)
+        raise
     if answer.code not in _STORED:
         raise RefusedCallError(code_of(answer.code), answer.remark or "the broker refused the message")
     queue_offset = int_or(answer.ext.get("queueOffset"), 0)
@@ -187,13 +198,13 @@ def _properties(topic: str, message: PbMessage, system: PbSystemProperties, kind
     return {name: value for name, value in found.items() if value}
 
 
-def _queue_of(route: Route, system: PbSystemProperties, kind: int) -> WriteQueue:
+def _queue_of(lookups: Lookups, route: Route, system: PbSystemProperties, kind: int) -> WriteQueue:
     """Return the queue of a message: by its group, by its priority, or the next one."""
     if system.message_group is not None and kind == enums.FIFO:
         return route.write[jump_hash(java_hash(system.message_group), len(route.write))]
     if system.lite_topic is not None:
         return route.write[jump_hash(java_hash(system.lite_topic), len(route.write))]
-    return route.pick()
+    return route.pick(lookups)
 
 
 def jump_hash(key: int, buckets: int) -> int:

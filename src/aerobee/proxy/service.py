@@ -9,40 +9,23 @@ from itertools import chain, islice
 from typing import Any, Final, TypeVar
 
 from aerobee.errors import AerobeeError, RemoteProtocolError
-from aerobee.model.topic import PERM_READ, PERM_WRITE
 from aerobee.net.grpcserver import GrpcSink
 from aerobee.protocol import grpc
 from aerobee.protocol.grpc import GrpcCall
-from aerobee.protocol.v2 import calls, enums
+from aerobee.protocol.v2 import calls
 from aerobee.protocol.v2.calls import (
-    PbHeartbeatRequest,
-    PbHeartbeatResponse,
     PbNotifyClientTerminationRequest,
     PbNotifyClientTerminationResponse,
-    PbQueryAssignmentRequest,
-    PbQueryAssignmentResponse,
-    PbQueryRouteRequest,
-    PbQueryRouteResponse,
-    PbSyncLiteSubscriptionRequest,
-    PbSyncLiteSubscriptionResponse,
     PbTelemetryCommand,
 )
 from aerobee.protocol.v2.enums import Code
 from aerobee.protocol.v2.fields import decode_request, encode
-from aerobee.protocol.v2.values import (
-    PbAssignment,
-    PbBroker,
-    PbEndpoints,
-    PbMessageQueue,
-    PbResource,
-    PbStatus,
-)
-from aerobee.proxy import pulling, receiving, sending, telemetry
-from aerobee.proxy.backend import Backend, Route, route_or_refuse
+from aerobee.protocol.v2.values import PbStatus
+from aerobee.proxy import pulling, receiving, renewing, routing, sending, telemetry
+from aerobee.proxy.backend import Backend
 from aerobee.proxy.clients import GrpcClient, GrpcClients
-from aerobee.proxy.renewal import Renewals, Renewed
+from aerobee.proxy.renewal import Renewals
 from aerobee.proxy.rights import GrpcDoor
-from aerobee.proxy.rules import NO_LITE_TOPICS, accepted_types, group_of, topic_of
 from aerobee.proxy.short import ShortWays
 from aerobee.proxy.status import OK, RefusedCallError, refusal_of
 from aerobee.runtime.bases import Clock
@@ -55,14 +38,15 @@ _SWEEP_S: Final = 2.0
 _LANGUAGE_MAX: Final = 32
 # Commands of a telemetry stream that wait for those before them. A client sends a few in minutes.
 _COMMANDS_MAX: Final = 64
+_COMMANDS_BYTES_MAX: Final = 1 << 20
+# A client that names a thousand topics with a filter each needs less.
+_SETTINGS_BYTES_MAX: Final = 256 << 10
 _ASK_S: Final = 3.0
 _ACKING_MAX: Final = 16
 # So long a stop gives messages back.
 STOP_S: Final = 2.0
 # So many entries of a long answer are made in one turn.
 _PART: Final = 128
-# So many messages of one broker are renewed at the same time.
-_RENEWED_AT_ONCE: Final = 64
 
 T = TypeVar("T")
 _log = get_log("grpc")
@@ -76,6 +60,7 @@ class Caller:
         self.known = service.clients.seen(_client_id(call), sink.peer, user)
         self.backend: Backend = service.backend
         self.acks = service.acks
+        self.log = service.junk
         self._service = service
         self._sink = sink
         self._call = call
@@ -154,6 +139,8 @@ class _TelemetryStream:
         self.client: GrpcClient | None = None
         self.tell: Callable[[PbTelemetryCommand], None] | None = None
         self.waiting: deque[bytes] = deque()
+        # Bytes of those that wait.
+        self.size = 0
         self.is_working = False
 
 
@@ -175,7 +162,7 @@ class MessagingService:
         self.clients.on_gone = self._gone
         # Where calls are signed the long way looks at each.
         self._short = ShortWays(backend, self.clients, self.renewals, clock)
-        self._shortly: dict[bytes, Callable[[GrpcSink, GrpcCall, bytes], bool]] = (
+        self.short_methods: dict[bytes, Callable[[GrpcSink, GrpcCall, bytes], bool]] = (
             {PATH + b"SendMessage": self._short.send, PATH + b"AckMessage": self._short.ack} if door is None else {}
         )
         self._tasks: dict[GrpcCall, asyncio.Task[None]] = {}
@@ -187,7 +174,7 @@ class MessagingService:
         # The brokers at which messages are being renewed.
         self._renewing: set[str] = set()
         self._is_stopping = False
-        self._junk = RateLimitedLog(_log, clock)
+        self.junk = RateLimitedLog(_log, clock)
         self._sweeper: asyncio.TimerHandle | None = None
         # Request class, answer class (None: the method sends a stream), method.
         self._methods: dict[bytes, tuple[type, type | None, Method]] = self._table()
@@ -213,10 +200,10 @@ class MessagingService:
 
         c = calls
         return {
-            b"QueryRoute": (c.PbQueryRouteRequest, c.PbQueryRouteResponse, query_route),
-            b"Heartbeat": (c.PbHeartbeatRequest, c.PbHeartbeatResponse, heartbeat),
+            b"QueryRoute": (c.PbQueryRouteRequest, c.PbQueryRouteResponse, routing.query_route),
+            b"Heartbeat": (c.PbHeartbeatRequest, c.PbHeartbeatResponse, routing.heartbeat),
             b"SendMessage": (c.PbSendMessageRequest, c.PbSendMessageResponse, sending.send_message),
-            b"QueryAssignment": (c.PbQueryAssignmentRequest, c.PbQueryAssignmentResponse, query_assignment),
+            b"QueryAssignment": (c.PbQueryAssignmentRequest, c.PbQueryAssignmentResponse, routing.query_assignment),
             b"ReceiveMessage": (c.PbReceiveMessageRequest, None, receive),
             b"AckMessage": (c.PbAckMessageRequest, c.PbAckMessageResponse, ack),
             b"ForwardMessageToDeadLetterQueue": (
@@ -235,7 +222,7 @@ class MessagingService:
             ),
             b"RecallMessage": (c.PbRecallMessageRequest, c.PbRecallMessageResponse, sending.recall_message),
             b"SyncLiteSubscription": (
-                c.PbSyncLiteSubscriptionRequest, c.PbSyncLiteSubscriptionResponse, sync_lite_subscription,
+                c.PbSyncLiteSubscriptionRequest, c.PbSyncLiteSubscriptionResponse, routing.sync_lite_subscription,
             ),
             b"Telemetry": (c.PbTelemetryCommand, c.PbTelemetryCommand, _no_method),
         }  # fmt: skip
@@ -259,14 +246,16 @@ class MessagingService:
         if call.is_streaming:
             stream = call.state
             assert isinstance(stream, _TelemetryStream)
-            if len(stream.waiting) >= _COMMANDS_MAX:
+            size = stream.size + len(message)
+            if len(stream.waiting) >= _COMMANDS_MAX or (stream.waiting and size > _COMMANDS_BYTES_MAX):
                 self._stream_ended(call)
                 sink.fail(call, grpc.RESOURCE_EXHAUSTED, "too many commands at once")
                 return
             stream.waiting.append(message)
+            stream.size = size
             if not stream.is_working:
                 stream.is_working = True
-                self._start(call, self._commands(sink, call, stream), keyed=False)
+                self._begin(self._commands(sink, call, stream))
         elif call.state is None:
             call.state = message
         else:
@@ -282,29 +271,30 @@ class MessagingService:
         elif not isinstance(call.state, bytes):
             sink.fail(call, grpc.INTERNAL, "a call of this method has one message")
         else:
-            shortly = self._shortly.get(call.path)
-            if shortly is None or not shortly(sink, call, call.state):
-                self._start(call, self._serve(sink, call, call.state), keyed=True)
+            shortly = self.short_methods.get(call.path)
+            if shortly is not None and shortly(sink, call, call.state):
+                # Nobody needs the bytes while the answer is waited for.
+                call.state = None
+                return
+            self._tasks[call] = task = asyncio.get_running_loop().create_task(self._serve(sink, call))
+            task.add_done_callback(lambda _: self._tasks.pop(call, None))
 
     def given_up(self, sink: GrpcSink, call: GrpcCall) -> None:
         """Stop the work on a call, unless it holds messages that must be given back."""
         if call.is_streaming:
             self._stream_ended(call)
         if isinstance(call.state, _Undelivered):
-            self._start(call, call.state.work(), keyed=False)
+            self._begin(call.state.work())
             call.state = None
         task = self._tasks.get(call)
         if task is not None and not call.path.endswith(b"ReceiveMessage"):
             task.cancel()
 
-    def _start(self, call: GrpcCall, work: Any, *, keyed: bool) -> None:
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        """Do some work that belongs to no call."""
         task = asyncio.get_running_loop().create_task(work)
-        if keyed:
-            self._tasks[call] = task
-            task.add_done_callback(lambda _: self._tasks.pop(call, None))
-        else:
-            self._others.add(task)
-            task.add_done_callback(self._others.discard)
+        self._others.add(task)
+        task.add_done_callback(self._others.discard)
 
     # -- one call
 
@@ -323,10 +313,13 @@ class MessagingService:
         name = call.path.removeprefix(PATH).decode("latin-1")
         return self._door.check(name, request, call.metadata, sink.peer[0], self.now_s() - call.began_s)
 
-    async def _serve(self, sink: GrpcSink, call: GrpcCall, message: bytes) -> None:
+    async def _serve(self, sink: GrpcSink, call: GrpcCall) -> None:
         kind, answer_kind, method = self._methods[call.path.removeprefix(PATH)]
+        message, call.state = call.state, None
+        assert isinstance(message, bytes)
         try:
             request: Any = decode_request(kind, message)
+            del message
         except RemoteProtocolError as error:
             sink.fail(call, grpc.INTERNAL, error.message)
             return
@@ -356,7 +349,7 @@ class MessagingService:
             return RefusedCallError(Code.MESSAGE_NOT_FOUND, "the server is stopping")
         if not isinstance(error, AerobeeError | TimeoutError):
             name = call.path.removeprefix(PATH).decode("utf-8", "replace")
-            self._junk.error(f"failed {name}", "call failed", call=name, exc_info=error)
+            self.junk.error(f"failed {name}", "call failed", call=name, exc_info=error)
         return refusal_of(error)
 
     # -- telemetry
@@ -365,7 +358,9 @@ class MessagingService:
         """Take the commands of a stream one after the other: the last settings are those that count."""
         try:
             while stream.waiting and not call.is_answered:
-                await self._telemetry(sink, call, stream, stream.waiting.popleft())
+                message = stream.waiting.popleft()
+                stream.size -= len(message)
+                await self._telemetry(sink, call, stream, message)
         finally:
             stream.is_working = False
 
@@ -376,6 +371,9 @@ class MessagingService:
             if told.settings is None:
                 telemetry.answered_by(self.clients.seen(_client_id(call), sink.peer, user), told)
                 return
+            if len(message) > _SETTINGS_BYTES_MAX:
+                words = f"settings have at most {_SETTINGS_BYTES_MAX} bytes, these {len(message)}"
+                raise RefusedCallError(Code.BAD_REQUEST, words)
             client = self.remember(sink, call, user)
         except RemoteProtocolError as error:
             sink.fail(call, grpc.INTERNAL, error.message)
@@ -420,47 +418,29 @@ class MessagingService:
     def _gone(self, client: GrpcClient) -> None:
         async def leave() -> None:
             try:
-                for one in self.renewals.of(client):
-                    await _renew(client, one.address, one.topic, one.group, one.handle, 1_000, suspend=True)
-            except AerobeeError as error:
-                _log.debug("the messages of a client come back when their time is over", reason=error.message)
+                await renewing.give_back(self.backend, self.renewals, client)
             finally:
                 await client.leave()
 
-        task = asyncio.get_running_loop().create_task(leave())
-        self._others.add(task)
-        task.add_done_callback(self._others.discard)
+        self._begin(leave())
 
     # -- time
 
     def _sweep(self) -> None:
         self._sweeper = None
         self.clients.expired()
-        for address in self.renewals.brokers_due():
-            if address not in self._renewing:
-                self._renewing.add(address)
-                task = asyncio.get_running_loop().create_task(self._renew_at(address))
-                self._others.add(task)
-                task.add_done_callback(self._others.discard)
+        for broker in self.renewals.brokers_due():
+            if broker not in self._renewing:
+                self._renewing.add(broker)
+                self._begin(self._renew_at(broker))
         if len(self.clients) and not self._is_stopping:
             self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
 
-    async def _renew_at(self, address: str) -> None:
-        """Renew what is due at a broker, some at a time: it serves others in between."""
+    async def _renew_at(self, broker: str) -> None:
         try:
-            while not self._is_stopping and (found := self.renewals.due(address, _RENEWED_AT_ONCE)):
-                await asyncio.gather(*(self._renew_one(one, hidden_ms) for one, hidden_ms in found))
+            await renewing.renew_at(self.backend, self.renewals, broker)
         finally:
-            self._renewing.discard(address)
-
-    async def _renew_one(self, one: Renewed, hidden_ms: int) -> None:
-        handle = None
-        try:
-            handle = await _renew(one.client, one.address, one.topic, one.group, one.handle, hidden_ms)
-        except (AerobeeError, TimeoutError):
-            pass
-        finally:
-            self.renewals.renewed(one, handle)
+            self._renewing.discard(broker)
 
     async def stop(self) -> None:
         """Take no further call, end those that wait, and tell the brokers that the clients are gone."""
@@ -491,106 +471,5 @@ def _client_id(call: GrpcCall) -> str:
     return client_id
 
 
-class _Renewer:
-    """Stands for the caller where the front itself asks."""
-
-    def __init__(self, client: GrpcClient) -> None:
-        self.client = client
-
-    def timeout_s(self) -> float:
-        return _ASK_S
-
-
-async def _renew(
-    client: GrpcClient, address: str, topic: str, group: str, handle: Any, hidden_ms: int, *, suspend: bool = False
-) -> Any:
-    renewer: Any = _Renewer(client)
-    return await receiving.change(renewer, address, topic, group, handle, hidden_ms, suspend=suspend)
-
-
 async def _no_method(caller: Caller, request: object) -> object:
     raise RefusedCallError(Code.NOT_IMPLEMENTED, "this method is a stream")
-
-
-# -- the calls about routes and clients
-
-
-def _endpoints(endpoints: PbEndpoints | None) -> PbEndpoints:
-    """Return the endpoints that the client came by: every front serves the whole cluster."""
-    if (
-        endpoints is None
-        or not endpoints.addresses
-        or endpoints.scheme not in (enums.IPV4, enums.IPV6, enums.DOMAIN_NAME)
-    ):
-        raise RefusedCallError(Code.ILLEGAL_ACCESS_POINT, "the endpoints of the request name no address")
-    if len(endpoints.addresses) > 100:
-        raise RefusedCallError(Code.ILLEGAL_ACCESS_POINT, "the endpoints of the request are too many")
-    return endpoints
-
-
-async def query_route(caller: Caller, request: PbQueryRouteRequest) -> bytes:
-    """Return the queues of a topic."""
-    topic, endpoints = topic_of(request.topic), _endpoints(request.endpoints)
-    route = await route_or_refuse(caller.backend, topic)
-    types = accepted_types(await caller.backend.message_type(topic, route))
-    queues = _queues(route, PbResource("", topic), endpoints, types)
-    return await caller.in_parts(queues, lambda status, part: PbQueryRouteResponse(status, part))
-
-
-def _queues(route: Route, topic: PbResource, endpoints: PbEndpoints, types: list[int]) -> Iterator[PbMessageQueue]:
-    """Yield the queues of every broker: those to read only, to write only, and both. RocketMQ: RouteActivity."""
-    for one in route.data.queue_datas:
-        if one.broker_name not in route.addresses:
-            continue
-        broker = PbBroker(one.broker_name, 0, endpoints)
-        read = one.read_queue_nums if one.perm & PERM_READ else 0
-        write = one.write_queue_nums if one.perm & PERM_WRITE else 0
-        both = min(read, write)
-        counts = ((enums.READ, read - both), (enums.WRITE, write - both), (enums.READ_WRITE, both))
-        queue_id = 0
-        for permission, count in counts:
-            for _ in range(count):
-                yield PbMessageQueue(topic, queue_id, permission, broker, types)
-                queue_id += 1
-
-
-async def query_assignment(caller: Caller, request: PbQueryAssignmentRequest) -> bytes:
-    """Return what a push consumer is to receive from: each broker as a whole, or each queue of an orderly group."""
-    topic, group = topic_of(request.topic), group_of(request.group)
-    endpoints = _endpoints(request.endpoints)
-    route = await route_or_refuse(caller.backend, topic)
-    config = await caller.backend.group(group, [topic])
-    orderly = config is not None and config.consume_message_orderly
-    readable = [one for one in route.data.queue_datas if one.broker_name in route.addresses and one.perm & PERM_READ]
-
-    def assignments() -> Iterator[PbAssignment]:
-        for one in readable:
-            broker = PbBroker(one.broker_name, 0, endpoints)
-            for queue_id in range(one.read_queue_nums) if orderly else (-1,):
-                yield PbAssignment(PbMessageQueue(PbResource("", topic), queue_id, enums.READ, broker, []))
-
-    if not any(one.read_queue_nums or not orderly for one in readable):
-        raise RefusedCallError(Code.FORBIDDEN, f"no queue of topic {topic} may be read")
-    return await caller.in_parts(assignments(), lambda status, part: PbQueryAssignmentResponse(status, part))
-
-
-async def heartbeat(caller: Caller, request: PbHeartbeatRequest) -> PbHeartbeatResponse:
-    """Tell the brokers that the client is there."""
-    client = caller.known
-    if client is None or client.settings is None:
-        raise RefusedCallError(Code.UNRECOGNIZED_CLIENT_TYPE, "this client has told no settings")
-    if client.group:
-        group = group_of(request.group or PbResource("", client.group))
-        if await caller.backend.group(group, client.topics) is None:
-            raise RefusedCallError(Code.ILLEGAL_CONSUMER_GROUP, f"group not found: {group}")
-    await client.beat()
-    return PbHeartbeatResponse(OK)
-
-
-async def sync_lite_subscription(
-    caller: Caller, request: PbSyncLiteSubscriptionRequest
-) -> PbSyncLiteSubscriptionResponse:
-    """Refuse lite topics, which no broker of Aerobee has."""
-    topic_of(request.topic)
-    group_of(request.group)
-    raise RefusedCallError(Code.NOT_IMPLEMENTED, NO_LITE_TOPICS)

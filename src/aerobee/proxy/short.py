@@ -44,7 +44,7 @@ from aerobee.protocol.v2.fields import encode
 from aerobee.protocol.v2.values import PbResource, PbStatus
 from aerobee.proxy.backend import Backend, Route
 from aerobee.proxy.clients import GrpcClient, GrpcClients
-from aerobee.proxy.delivered import parse_handle
+from aerobee.proxy.delivered import Receipt, parse_handle
 from aerobee.proxy.renewal import Renewals
 from aerobee.proxy.rules import accepted_types, group_of, topic_of
 from aerobee.proxy.sending import jump_hash
@@ -146,12 +146,16 @@ class _PendingSend(_Pending):
 class _PendingAck(_Pending):
     """An acknowledgement that is on its way."""
 
-    def __init__(self, ways: ShortWays, sink: GrpcSink, call: GrpcCall, ack: GrpcAck) -> None:
+    def __init__(self, ways: ShortWays, sink: GrpcSink, call: GrpcCall, ack: GrpcAck, renewed: Receipt | None) -> None:
         super().__init__(ways, sink, call)
         self.ack: GrpcAck = ack
+        # The handle of a message that may be renewed.
+        self.renewed: Receipt | None = renewed
 
     def stored(self, frame: Frame) -> None:
         if frame.code == 0:
+            if self.renewed is not None:
+                self.ways.renewals.take(self.ack.topic.decode(), self.ack.group.decode(), self.renewed)
             self.sink.answer(self.call, ack_answer(self.ways.ok, self.ack))
             return
         answer = decode_command(frame)
@@ -175,7 +179,7 @@ class ShortWays:
         self.in_flight: int = 0
         self._backend = backend
         self._clients = clients
-        self._renewals = renewals
+        self.renewals: Renewals = renewals
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reserved: frozenset[bytes] = frozenset(name.encode() for name in RESERVED)
@@ -203,12 +207,15 @@ class ShortWays:
         else:
             at = (topic.route.next_queue + 1) % len(write)
             queue = write[at]
-            link = client.remoting.peek(topic.route.addresses[queue.broker])
-            if link is None:
+            address, lookups = topic.route.addresses[queue.broker], self._backend.lookups
+            link = client.remoting.peek(address)
+            if link is None or (lookups.late_until and lookups.late_s(address)):
                 return False
             topic.route.next_queue = at
         opaque = client.remoting.next_opaque()
         frame = topic.form(queue.broker, queue.queue_id).frame(send, opaque, self._clock.now_ms())
+        # The frame has them.
+        send.body = send.user = b""
         self._post(link, opaque, frame, call, _PendingSend(self, sink, call, send))
         return True
 
@@ -228,13 +235,13 @@ class ShortWays:
         if link is None or form is None:
             return False
         extra = ack.extra
-        if len(self._renewals):
+        given: Receipt | None = None
+        if len(self.renewals):
             given = parse_handle(ack.handle.decode())
-            handle = self._renewals.take(topic.name, ack.group.decode(), given)
-            extra = handle.extra_info().encode()
+            extra = self.renewals.pause(topic.name, ack.group.decode(), given).extra_info().encode()
         opaque = client.remoting.next_opaque()
         frame = form.frame(extra, ack.queue_id, ack.offset, opaque)
-        self._post(link, opaque, frame, call, _PendingAck(self, sink, call, ack))
+        self._post(link, opaque, frame, call, _PendingAck(self, sink, call, ack, given))
         return True
 
     def _post(self, link: Link, opaque: int, frame: bytes, call: GrpcCall, pending: _Pending) -> None:

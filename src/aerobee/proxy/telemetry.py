@@ -37,6 +37,7 @@ from aerobee.protocol.v2.values import (
 from aerobee.proxy.backend import Backend
 from aerobee.proxy.clients import GrpcClient
 from aerobee.proxy.delivered import pb_message
+from aerobee.proxy.receiving import filter_of
 from aerobee.proxy.rules import BODY_MAX, NO_LITE_TOPICS, duration_of, group_of, topic_of
 from aerobee.proxy.sending import HalfPlace
 from aerobee.proxy.status import OK, RefusedCallError
@@ -91,6 +92,8 @@ async def _for_consumer(backend: Backend, given: PbSettings, told: PbSubscriptio
         raise RefusedCallError(Code.BAD_REQUEST, f"a client names at most {_SUBSCRIPTIONS_MAX} topics")
     group = group_of(told.group)
     topics = [topic_of(one.topic) for one in told.subscriptions]
+    for one in told.subscriptions:
+        filter_of(one.expression)
     config = await backend.group(group, topics)
     if config is None:
         raise RefusedCallError(Code.CONSUMER_GROUP_NOT_FOUND, f"group not found: {group}")

@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from aerobee.app.grpcfront import route_of
+from aerobee.model.topic import TopicConfig
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import decode_frame
 from aerobee.proxy import service as serving
@@ -40,13 +42,16 @@ def test_a_stop_does_not_wait_for_every_message_that_is_given_back(monkeypatch: 
         clock = SystemClock()
         server = await asyncio.start_server(broker, "127.0.0.1", 0)
         address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        backend = ClusterBackend(list, clock.monotonic, lambda peer: RealNet())
+        backend = ClusterBackend(
+            list, clock.monotonic, lambda peer: RealNet(),
+            own_route=lambda topic: route_of(TopicConfig(topic), "c", "broker-a", address),
+        )  # fmt: skip
         service = MessagingService(backend, clock, lambda: "n")
         for number in range(3):
             client = service.clients.of(f"holds-{number}", ("127.0.0.1", 1), "JAVA")
             for offset in range(100):
                 handle = Receipt(offset, clock.now_ms(), 60_000, 0, "0", "broker-a", number, offset)
-                service.renewals.add(client, "orders", "g", address, handle)
+                service.renewals.add(client, "orders", "g", handle)
         began_s = time.monotonic()
         await service.stop()
         took_s = time.monotonic() - began_s

@@ -21,7 +21,7 @@ from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
 from aerobee.net.turns import Sliced, Slices
 from aerobee.protocol.bodies.pop import BatchAck, BatchAckMessageRequestBody
-from aerobee.protocol.codes import PrivateRequestCode, RequestCode, ResponseCode
+from aerobee.protocol.codes import TELL_HELD_FIELD, PrivateRequestCode, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.pop import (
@@ -82,12 +82,15 @@ class AckHandlers:
             header.consumer_group, header.topic, header.queue_id, header.offset, handle.pop_time, handle.in_order,
             handle.until_ms,
         )  # fmt: skip
-        pop.ack(lease, lambda code, remark: self._acked(channel, command, code, remark))
+        told: dict[str, str] | None = None
+        if TELL_HELD_FIELD in command.ext:
+            told = {TELL_HELD_FIELD: "true" if pop.is_held(lease) else "false"}
+        pop.ack(lease, lambda code, remark: self._acked(channel, command, code, remark, told))
         return None
 
     @staticmethod
-    def _acked(channel: Channel, command: Command, code: int, remark: str) -> None:
-        answer_later(channel, response(command, code, remark=remark or None), command)
+    def _acked(channel: Channel, command: Command, code: int, remark: str, told: dict[str, str] | None = None) -> None:
+        answer_later(channel, response(command, code, remark=remark or None, ext=told), command)
 
     def batch_ack(self, channel: Channel, command: Command) -> Command | None:
         """Acknowledge messages of several pops with one answer. What is of no topic or queue here is passed over."""

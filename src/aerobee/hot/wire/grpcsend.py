@@ -231,9 +231,10 @@ def _system(scan: _Scan, end: i64, found: GrpcSend) -> None:
         elif tag == _FOUR:
             _digest(scan, scan.stop(end))
         elif tag == _ENCODING:
-            found.is_gzip = scan.number(end) == _GZIP
+            # Of a number that is too large its lower half counts.
+            found.is_gzip = scan.number(end) & 0xFFFFFFFF == _GZIP
         elif tag == _TYPE:
-            if scan.number(end) == _TRANSACTION:
+            if scan.number(end) & 0xFFFFFFFF == _TRANSACTION:
                 scan.failed = True
         elif tag == _BORN and not found.born_ms:
             _born(scan, scan.stop(end), found)
