@@ -9,10 +9,8 @@ import itertools
 import json
 import socket
 import ssl
-import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -35,7 +33,7 @@ from aerobee.proxy.clients import GrpcClient
 from aerobee.proxy.sending import send_header
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.net import RealNet
-from aerobee.testing.commands import Up, aerobee, command, environment, up
+from aerobee.testing.commands import Up, aerobee, proxy_of, up
 from aerobee.testing.grpckit import GrpcPeer, consumer_settings, message, producer_settings, topic_named
 
 _numbers = itertools.count(1)
@@ -80,19 +78,6 @@ class Secured:
             headers = {"x_mq_date_time": date, "authorization": f"MQv2-HMAC-SHA1 {signed}"}
         tls = grpc.ssl_channel_credentials(self.authority)
         return GrpcPeer(self.address, client_id or f"peer@{next(_numbers)}", tls, **headers)
-
-
-@contextmanager
-def proxy_of(*words: str) -> Iterator[str]:
-    """Run `aerobee proxy`; return its address."""
-    pipe = subprocess.PIPE
-    words = ("proxy", "--set", "grpcServerPort=0", "--json", *words)
-    with subprocess.Popen(command(*words), stdout=pipe, text=True, env=environment()) as process:
-        try:
-            assert process.stdout is not None
-            yield json.loads(process.stdout.readline())["proxy"]
-        finally:
-            process.terminate()
 
 
 @pytest.fixture(scope="module")

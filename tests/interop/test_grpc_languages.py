@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from aerobee import sync
 from aerobee.testing import grpcclients
 from aerobee.testing.apache import free_ports
-from aerobee.testing.commands import Up, aerobee, command, environment, up
+from aerobee.testing.commands import Up, aerobee, proxy_of, up
 
 SETTINGS = ("--set", "transactionTimeOut=1000", "--set", "transactionCheckInterval=1000")
 KINDS = ("normal", "fifo", "delay", "priority", "transaction")
@@ -62,23 +61,6 @@ def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     except grpcclients.NoClientError as error:
         pytest.skip(f"the {request.param} client: {error.message}")
     return Client(request.param, words, tmp_path_factory.mktemp(request.param))
-
-
-@contextmanager
-def proxy_of(*words: str) -> Iterator[str]:
-    """Run `aerobee proxy` and return its address."""
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(
-        command("proxy", "--set", "grpcServerPort=0", "--json", *words), stdout=pipe, text=True, env=environment()
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line, "the proxy did not start"
-        yield json.loads(line)["proxy"]
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
 
 
 @pytest.fixture(scope="module")

@@ -99,3 +99,19 @@ def up(*words: str) -> Iterator[Up]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
+
+
+@contextmanager
+def proxy_of(*words: str) -> Iterator[str]:
+    """Run `aerobee proxy` with these words on a free port; return its address."""
+    pipe = subprocess.PIPE
+    words = ("proxy", "--set", "grpcServerPort=0", "--json", *words)
+    process = subprocess.Popen(command(*words), stdout=pipe, text=True, env=environment())
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, "the proxy did not start"
+        yield json.loads(line)["proxy"]
+    finally:
+        process.terminate()
+        process.communicate(timeout=PATIENCE_S)
