@@ -7,7 +7,7 @@ STAMP := .build
 # The modules that setup.py compiles: hot/ and those that it lists.
 HOT := $(wildcard src/aerobee/hot/*/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help release setup demo check axe dashboard-test dashboard-soak dashboard-pictures tls-renewals format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz fuzz-grpc bench bench-client bench-peer bench-pop bench-proxy bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop interop-grpc migrate-gib golden clean install-check properties h2spec
+.PHONY: help release setup demo check axe dashboard-test dashboard-soak dashboard-pictures tls-renewals format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz fuzz-grpc long-handler bench bench-client bench-peer bench-pop bench-proxy bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop interop-grpc migrate-gib golden clean install-check properties h2spec
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -110,6 +110,9 @@ fuzz: setup ## feed mutated bytes to every reader, compiled and interpreted (EXE
 
 fuzz-grpc: setup ## feed changed frames of HTTP/2 with calls of gRPC to a connection (FRAMES=10000000, SEED=, FROM= a chunk to go on with)
 	@$(V)/python -m aerobee.testing.fuzz.grpcframes --frames $(or $(FRAMES),10000000) --seed $(or $(SEED),1) --from $(or $(FROM),0)
+
+long-handler: setup ## let a 5.x client handle a message for 200 s while its broker is started again (takes 5 minutes)
+	@$(V)/pytest -s -m slow --timeout 900 tests/e2e/test_grpc_long.py
 
 properties: setup ## run the property tests with new examples (make test uses the same ones every time)
 	@AEROBEE_FUZZ=1 $(V)/pytest -m "not slow and not interop" tests/property tests/golden tests/unit

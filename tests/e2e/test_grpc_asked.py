@@ -6,6 +6,7 @@ The tests 48, 50 and a part of 52 of the study, by name.
 from __future__ import annotations
 
 import itertools
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -15,11 +16,14 @@ import pytest
 
 from aerobee import sync
 from aerobee.hot.h2 import frames
+from aerobee.hot.log.host import encode_host
+from aerobee.model.ids import offset_message_id
 from aerobee.model.numbers import parse_int
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, decode_frame, encode_command
 from aerobee.protocol.v2 import calls
-from aerobee.protocol.v2.values import PbDuration
+from aerobee.protocol.v2.enums import Code
+from aerobee.protocol.v2.values import PbDuration, PbStatus
 from aerobee.proxy.status import OK
 from aerobee.testing.commands import Up, up
 from aerobee.testing.grpckit import GrpcPeer, consumer_settings, message, topic_named
@@ -96,6 +100,51 @@ def test_stack_and_verify(running: Up, peer: GrpcPeer, topic: str) -> None:
         silent = asked(running, RequestCode.GET_CONSUMER_RUNNING_INFO, ext)
         assert silent.code != 0 and "in time" in (silent.remark or "") and time.monotonic() - began_s > 4.0
     stream.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "result"),
+    [
+        (Code.OK, "CR_SUCCESS"),
+        (Code.FAILED_TO_CONSUME_MESSAGE, "CR_LATER"),
+        (Code.MESSAGE_CORRUPTED, "CR_RETURN_NULL"),
+        (Code.BAD_REQUEST, "CR_THROW_EXCEPTION"),
+    ],
+)
+def test_consume_directly(running: Up, peer: GrpcPeer, topic: str, code: Code, result: str) -> None:
+    """An administrator has a consumer handle one message (309), and is told how that went. It is not acknowledged."""
+    group, client_id = f"{topic}-directly", dict(peer.metadata)["x-mq-client-id"]
+    sent = message(topic, b"look at me", f"id-{topic}", tag="TagA", keys=["k1", "k2"], user={"colour": "red"})
+    assert peer.send(sent).status == OK
+    (found,) = peer.messages(topic, f"{topic}-other")
+    system = found.system_properties
+    assert system is not None and system.receipt_handle is not None
+    host, _, port = system.store_host.rpartition(":")
+    place = parse_int(system.receipt_handle.rpartition(" ")[2])
+    message_id = offset_message_id(encode_host(host, parse_int(port)), place)
+    stream = peer.telemetry()
+    stream.settle(consumer_settings(group, [topic]))
+    ext = {"consumerGroup": group, "clientId": client_id, "msgId": message_id, "topic": topic, "brokerName": "broker-a"}
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(asked, running, RequestCode.CONSUME_MESSAGE_DIRECTLY, ext)
+        command = stream.next().verify_message_command
+        assert command is not None and command.message is not None
+        told = command.message
+        assert told.topic is not None and told.system_properties is not None
+        assert (told.topic.name, told.body, told.user_properties) == (topic, b"look at me", {"colour": "red"})
+        assert (told.system_properties.tag, told.system_properties.keys) == ("TagA", ["k1", "k2"])
+        assert told.system_properties.message_id == f"id-{topic}"
+        # An answer to something else is none to this.
+        wrong = calls.PbVerifyMessageResult(f"not-{command.nonce}")
+        stream.put(calls.PbTelemetryCommand(status=OK, verify_message_result=wrong))
+        made = calls.PbVerifyMessageResult(command.nonce)
+        stream.put(calls.PbTelemetryCommand(status=PbStatus(code, "as told"), verify_message_result=made))
+        done = answer.result(20)
+    assert done.code == 0, done.remark
+    body = json.loads(done.body)
+    assert (body["consumeResult"], body["remark"]) == (result, "as told")
+    stream.close()
+    assert [one.body for one in peer.messages(topic, group)] == [b"look at me"]
 
 
 def test_one_port_after_a_proxy_header(running: Up) -> None:

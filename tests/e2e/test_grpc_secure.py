@@ -18,15 +18,20 @@ from typing import Any
 import grpc
 import pytest
 
+from aerobee.hot.h2 import frames
+from aerobee.hot.h2.hpack import literal
 from aerobee.hot.log.layout import TRANSACTION_PREPARED
 from aerobee.model.ids import decode_offset_message_id
+from aerobee.model.numbers import parse_int
 from aerobee.net.client import RemotingClient
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, request
+from aerobee.protocol.grpc import prefixed
 from aerobee.protocol.headers.send import SendMessageRequestHeaderV2
 from aerobee.protocol.signing import signer
 from aerobee.protocol.v2 import calls, enums
 from aerobee.protocol.v2.enums import Code
+from aerobee.protocol.v2.fields import encode
 from aerobee.protocol.v2.values import PbBroker, PbDuration, PbMessageQueue
 from aerobee.proxy.backend import ClusterBackend
 from aerobee.proxy.clients import GrpcClient
@@ -299,6 +304,31 @@ def test_the_port_takes_tls_only(secured: Secured) -> None:
             assert plain.recv(1) == b""
         except ConnectionResetError:
             pass
+
+
+def test_tls_after_a_proxy_header(secured: Secured) -> None:
+    """A load balancer passes TLS on, and says before it for whom: ALPN names h2, and a call is served."""
+    context = ssl.create_default_context(cadata=secured.authority.decode())
+    context.set_alpn_protocols(["h2"])
+    fields = [(b":path", b"/apache.rocketmq.v2.MessagingService/QueryRoute"), (b"content-type", b"application/grpc")]
+    with secured.peer("writer") as peer:
+        fields += [(name.encode(), value.encode()) for name, value in peer.metadata]
+        asked = prefixed(encode(calls.PbQueryRouteRequest(topic_named("mine"), peer.endpoints)))
+    call = frames.frame(frames.HEADERS, 4, 1, b"\x83\x87" + b"".join(literal(*field) for field in fields))
+    call += frames.frame(frames.DATA, frames.END_STREAM, 1, asked)
+    for address in dict.fromkeys((secured.address, secured.broker)):
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host, parse_int(port)), timeout=20) as plain:
+            plain.sendall(b"PROXY TCP4 127.0.0.1 127.0.0.1 1000 2000\r\n")
+            with context.wrap_socket(plain, server_hostname=host) as line:
+                assert line.selected_alpn_protocol() == "h2"
+                line.sendall(frames.PREFACE + frames.frame(frames.SETTINGS, 0, 0) + call)
+                found = b""
+                while b"grpc-status" not in found:
+                    more = line.recv(65_536)
+                    assert more, found
+                    found += more
+        assert b"broker-a" in found, found
 
 
 def eventually(peer: Callable[[], GrpcPeer], code: int) -> None:

@@ -43,7 +43,7 @@ _COMMANDS_BYTES_MAX: Final = 1 << 20
 _SETTINGS_BYTES_MAX: Final = 256 << 10
 _ASK_S: Final = 3.0
 _ACKING_MAX: Final = 16
-# So long a stop gives messages back.
+# So long a stop tells brokers that clients are gone.
 STOP_S: Final = 2.0
 # So many entries of a long answer are made in one turn.
 _PART: Final = 128
@@ -418,7 +418,9 @@ class MessagingService:
     def _gone(self, client: GrpcClient) -> None:
         async def leave() -> None:
             try:
-                await renewing.give_back(self.backend, self.renewals, client)
+                # A client whose front stops goes on handling its messages, and acknowledges them at the next one.
+                if not self._is_stopping:
+                    await renewing.give_back(self.backend, self.renewals, client)
             finally:
                 await client.leave()
 
@@ -455,8 +457,7 @@ class MessagingService:
         tasks = (*self._tasks.values(), *self._others)
         late = (await asyncio.wait(tasks, timeout=STOP_S))[1] if tasks else ()
         if late:
-            # What clients held comes back without us when its invisible time is over.
-            _log.info("stopped before all messages of clients were given back", tasks=len(late))
+            _log.info("stopped before all brokers were told that clients are gone", tasks=len(late))
         for task in late:
             task.cancel()
         await asyncio.gather(*(client.remoting.close() for client in clients), *tasks, return_exceptions=True)

@@ -138,6 +138,25 @@ def test_a_message_that_was_renewed_is_acknowledged_at_a_new_front() -> None:
     with_front(work)
 
 
+def test_a_front_that_stops_takes_nothing_from_clients_that_go_on() -> None:
+    """They handle their messages, come to the next front and acknowledge them: nobody else gets one meanwhile."""
+
+    async def work(front: FrontKit, peer: FrontPeer) -> None:
+        peer.begin(calls.PbTelemetryCommand(settings=consumer_settings("G", ["T"])), name="Telemetry", ends=False)
+        await sent(peer, b"x")
+        (one,) = await received(peer, renew=True)
+        await front.service.stop()
+        other = FrontKit(front.kit)
+        behind = other.connect("client@1")
+        assert await received(behind) == []
+        assert await acked(behind, handle_of(one)) == Code.OK
+        await front.kit.pass_time(100.0)
+        assert await received(behind) == []
+        await other.close()
+
+    with_front(work)
+
+
 def test_an_expired_handle_makes_no_dead_letter() -> None:
     async def work(front: FrontKit, peer: FrontPeer) -> None:
         await sent(peer, b"x")
