@@ -131,6 +131,9 @@ def test_the_answer_is_the_same_whatever_is_read_of_a_table(spark: Any, cluster:
         ("select '*' star, count(*) from {t}", True),
         ("from {t} |> where tags = 'NEW' |> select keys |> order by keys", True),
         ("select max(size(properties)), max(properties['UNIQ_KEY'] is null) from {t}", True),
+        ("table {o}", False),
+        ("from {t} |> where tags = 'NEW'", False),
+        ("from {o} |> limit 5", False),
     ):
         found = sql.query(text.format(t=f"`{topic}`", o=f"`{other}`"))
         expected = spark.sql(text.format(t="whole_t", o="whole_o")).collect()
@@ -199,6 +202,37 @@ def test_rows_are_inserted_into_a_topic(spark: Any, cluster: Any) -> None:
     ):
         with pytest.raises(AerobeeError, match=message):
             sql.query(text)
+
+
+def test_an_insert_may_name_its_columns_and_begin_with_a_comment(spark: Any, cluster: Any) -> None:
+    from pyspark_rocketmq.jobs.sql import Places, TopicSql
+
+    sql = TopicSql(spark, Places(cluster.namesrv))
+    target = cluster.topic("into")
+    sql.query(f"/* one */ -- two\ninsert into `{target}`(body, tags) values ('a', 'PAID'), ('b', 'NEW')")
+    sql.query(f"insert into `{target}` (tags, body) (select 'LATE', 'c')")
+    assert sorted((m.body, m.tags) for m in cluster.messages(target)) == [(b"a", "PAID"), (b"b", "NEW"), (b"c", "LATE")]
+    with pytest.raises(AerobeeError, match="names 1 columns, and its query 2"):
+        sql.query(f"insert into `{target}` (body) select 'd', 'PAID'")
+    assert len(cluster.messages(target)) == 3
+
+
+def test_a_command_is_run_once(spark: Any, cluster: Any) -> None:
+    """The columns that a query needs are found by a second analysis, which for a command is a second run."""
+    from pyspark_rocketmq.jobs.sql import Places, TopicSql
+
+    sql = TopicSql(spark, Places(cluster.namesrv))
+    topic = cluster.topic("copied")
+    cluster.send(topic, ["a", "b", "c"], tags="PAID")
+    sql.query(f"create table copied_once using parquet as select tags, keys from `{topic}`")
+    try:
+        sql.query(f"insert into default.copied_once select tags, keys from `{topic}`")
+        assert sql.query("select count(*) from copied_once").collect()[0][0] == 6
+        sql.query(f"create temporary view paid_now as select tags from `{topic}`")
+        assert sql.query("select count(*) from paid_now").collect()[0][0] == 3
+    finally:
+        spark.sql("drop table copied_once")
+        spark.sql("drop view if exists paid_now")
 
 
 def test_wrong_queries_are_one_line(spark: Any, cluster: Any) -> None:

@@ -21,12 +21,20 @@ _DECLARES: Final = re.compile(r"^[\s:+-]*(?:RelationV2\[|View \()")
 _NODE: Final = re.compile(r"([\s:+-]*)'?([A-Za-z]+)")
 _WORD: Final = re.compile(r"\w+")
 _RELATION: Final = "UnresolvedRelation"
+# What `_NODE` finds of RelationV2.
+_SCAN: Final = "RelationV"
 # These choose the columns of what is below them.
 _CHOOSING: Final = frozenset(("Project", "Aggregate"))
-# These pass all columns on, so that one of the others must follow above.
-_PASSING: Final = frozenset(("Filter", "Join", "SubqueryAlias", "GlobalLimit", "LocalLimit"))
+# These pass all columns on, so that one of the others must follow above. Views are only in analyzed plans.
+_PASSING: Final = frozenset(
+    ("Filter", "Join", "SubqueryAlias", "GlobalLimit", "LocalLimit", "PipeOperator", "Sort", "View")
+)
 _KNOWN: Final = frozenset(
-    (*_CHOOSING, *_PASSING, _RELATION, "Sort", "UnresolvedHaving", "UnresolvedQualify", "Distinct", "Union", "CTE")
+    (*_CHOOSING, *_PASSING, _RELATION, "UnresolvedHaving", "UnresolvedQualify", "Distinct", "Union", "CTE")
+)
+# The roots of analyzed plans that only read. A command was run when its plan was made, and must not be run again.
+_QUERIES: Final = frozenset(
+    (*_CHOOSING, *_PASSING, "Distinct", "Union", "Except", "Intersect", "Window", "Offset", "WithCTE")
 )
 # How far a child is moved to the right in the text of a plan. Subqueries of an expression are moved twice.
 _INDENT: Final = 3
@@ -53,18 +61,28 @@ def words_of(plan: str) -> frozenset[str] | None:
     """
     if "*" in plan or "more fields" in plan or "..." in plan or "NaturalJoin" in plan:
         return None
+    nodes = _nodes(plan)
+    if not all(node in _KNOWN for _, node in nodes) or not _are_chosen(nodes, _RELATION):
+        return None
+    return frozenset(word.lower() for word in _WORD.findall(plan))
+
+
+def _nodes(plan: str) -> list[tuple[int, str]]:
+    """Return the node of each line of a plan and how far it is moved to the right. A line without one has ''."""
+    matches = [_NODE.match(line) for line in plan.splitlines()]
+    return [(0, "") if found is None else (len(found[1]), found[2]) for found in matches]
+
+
+def _are_chosen(nodes: list[tuple[int, str]], table: str) -> bool:
+    """Return whether each node named `table` is below a SELECT list that chooses its columns."""
     above: list[tuple[int, str]] = []
-    for line in plan.splitlines():
-        found = _NODE.match(line)
-        if found is None or found[2] not in _KNOWN:
-            return None
-        depth, node = len(found[1]), found[2]
+    for depth, node in nodes:
         while above and above[-1][0] >= depth:
             above.pop()
-        if node == _RELATION and not _is_chosen(above, depth):
-            return None
+        if node == table and not _is_chosen(above, depth):
+            return False
         above.append((depth, node))
-    return frozenset(word.lower() for word in _WORD.findall(plan))
+    return True
 
 
 def _is_chosen(above: list[tuple[int, str]], depth: int) -> bool:
@@ -109,11 +127,15 @@ def needed_columns(plan: str) -> tuple[str, ...] | None:
     """Return the columns of our tables that an analyzed plan refers to, or None where all are needed or nobody knows.
 
     Each attribute has a number, so that a column of the table is recognised wherever the plan uses it. The lines of the
-    tables themselves name every column and do not count.
+    tables themselves name every column and do not count. So all columns are needed of a table that is below no SELECT
+    list, as in `table orders`. Nothing is returned for a command, because it has been run.
     """
     lines = plan.splitlines()
     tables = [line for line in lines if _TABLE.search(line)]
     if not tables or "more fields" in plan or "..." in plan:
+        return None
+    nodes = _nodes(plan)
+    if nodes[0][1] not in _QUERIES or not _are_chosen(nodes, _SCAN):
         return None
     declared = {(name, number) for line in tables for name, number in _ATTRIBUTE.findall(line)}
     used = {found for line in lines if not _DECLARES.search(line) for found in _ATTRIBUTE.findall(line)}

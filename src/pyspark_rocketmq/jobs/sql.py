@@ -40,10 +40,13 @@ SPECIAL: Final = {
 _MISSING: Final = "TABLE_OR_VIEW_NOT_FOUND"
 _NAMES_MAX: Final = 64
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# The name of the topic, quoted or not, then its columns if they are named, and the query.
 _INSERT: Final = re.compile(
-    r"\s*insert\s+into\s+(?:table\s+)?(?:`((?:[^`]|``)+)`|([\w%|-]+))\s+((?:\(|with|select|from|values|table)\b.*|\(.*)",
+    r"insert\s+into\s+(?:table\s+)?(?:`((?:[^`]|``)+)`|([\w%|-]+))\s*(?:\(([^()]*)\)\s*(?=\(|[a-z]))?"
+    r"((?:(?<=\W)(?:with|select|from|values|table)\b|\().*)",
     re.IGNORECASE | re.DOTALL,
 )
+_COMMENTS: Final = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
 _SHOW_TABLES: Final = re.compile(r"\s*show\s+(tables|topics)\s*;?\s*", re.IGNORECASE)
 
 
@@ -69,6 +72,8 @@ def statements(text: str) -> list[str]:
     while place < len(text):
         if text.startswith("--", place):
             place = _after(text, "\n", place)
+        elif text.startswith("/*", place):
+            place = _after(text, "*/", place)
         elif text[place] in "'\"`":
             place = _after_quote(text, place)
         else:
@@ -77,11 +82,13 @@ def statements(text: str) -> list[str]:
                 begin = place + 1
             place += 1
     found.append(text[begin:])
-    return [one.strip() for one in found if _has_words(one)]
+    return [one.strip() for one in found if _from_first_word(one)]
 
 
-def _has_words(statement: str) -> bool:
-    return any(line.strip() and not line.strip().startswith("--") for line in statement.splitlines())
+def _from_first_word(statement: str) -> str:
+    """Return a statement without the comments before it."""
+    found = _COMMENTS.match(statement)
+    return statement[found.end() :] if found is not None else statement
 
 
 def _after(text: str, mark: str, place: int) -> int:
@@ -124,11 +131,11 @@ class TopicSql:
         """Return the rows of one statement, not read yet. Raise BadQueryError, or the error of the cluster."""
         from pyspark.errors import PySparkException
 
-        if _SHOW_TABLES.fullmatch(text):
+        if _SHOW_TABLES.fullmatch(_from_first_word(text)):
             return self.tables()
-        insert = _INSERT.fullmatch(text)
+        insert = _INSERT.fullmatch(_from_first_word(text))
         if insert is not None:
-            return self._insert((insert[1] or "").replace("``", "`") or insert[2], insert[3])
+            return self._insert((insert[1] or "").replace("``", "`") or insert[2], insert[3], insert[4])
         self._forget()
         self._words = named_words(self.spark, text)
         for _ in range(_NAMES_MAX):
@@ -152,14 +159,22 @@ class TopicSql:
         """Return the columns with which the tables of the query are made, or None for all."""
         return None if self._words is None else named_columns(self._words)
 
-    def _insert(self, name: str, text: str) -> DataFrame:
-        """Send the rows of a query to a topic: the columns are those of the sink. Return no rows."""
+    def _insert(self, name: str, columns: str | None, text: str) -> DataFrame:
+        """Send the rows of a query to a topic: the columns are those of the sink. Return no rows.
+
+        `columns` are the names that an INSERT gives to the columns of its query, or None if these have names already.
+        """
         from pyspark.errors import PySparkException
 
         if name.lower() in SPECIAL:
             raise BadQueryError(f"{name} is no topic", hint="rows can be inserted into topics only")
         topic = self._find(name)
         rows = self.query(text)
+        if columns is not None:
+            names = [one.strip().strip("`") for one in columns.split(",")]
+            if len(names) != len(rows.columns):
+                raise BadQueryError(f"insert into {name} names {len(names)} columns, and its query {len(rows.columns)}")
+            rows = rows.toDF(*names)
         writing = rows.write.format("rocketmq").mode("append").option("nameServer", self.places.namesrv)
         try:
             writing.options(**self._patience).save(topic)

@@ -24,6 +24,7 @@ from pyspark_rocketmq.jobs.sql import as_json, quoted, require_new, shown, state
         ("select ';' ; -- a; b\nselect `x;y`", ["select ';'", "-- a; b\nselect `x;y`"]),
         (r"select 'it\'s;' a", [r"select 'it\'s;' a"]),
         ("  ;; -- nothing\n", []),
+        ("select 1 /* ; ' */; /* all */ ; select 2", ["select 1 /* ; ' */", "select 2"]),
         ("select 'open", ["select 'open"]),
     ],
 )
@@ -86,27 +87,33 @@ def test_a_file_is_not_written_over_unasked(tmp_path: Path) -> None:
 ALL = "topic#1, broker#2, queue_id#3, queue_offset#4L, tags#5, body#6"
 
 
-def plan(*lines: str) -> str:
-    return "\n".join([*lines, f"   +- View (`orders`, [{ALL}])", f"      +- RelationV2[{ALL}] rocketmq"])
+def plan(*nodes: str) -> str:
+    """A plan whose nodes have one child each, down to the table."""
+    chain = [*nodes, f"View (`orders`, [{ALL}])", f"RelationV2[{ALL}] rocketmq"]
+    return "\n".join(["   " * (number - 1) + "+- " * (number > 0) + node for number, node in enumerate(chain)])
 
 
 def test_a_query_reads_the_columns_that_it_names() -> None:
     from pyspark_rocketmq.jobs.pruning import needed_columns
 
-    assert needed_columns(plan("Aggregate [count(1) AS n#20L]", "+- SubqueryAlias orders")) == ()
-    grouped = plan("Aggregate [tags#5], [tags#5, count(1) AS n#20L]", "+- SubqueryAlias orders")
+    assert needed_columns(plan("Aggregate [count(1) AS n#20L]", "SubqueryAlias orders")) == ()
+    grouped = plan("Aggregate [tags#5], [tags#5, count(1) AS n#20L]", "SubqueryAlias orders")
     assert needed_columns(grouped) == ("tags",)
-    filtered = plan(
-        "Project [cast(body#6 as string) AS b#21]", "+- Filter (queue_id#3 = 0)", "   +- SubqueryAlias orders"
-    )
+    filtered = plan("Project [cast(body#6 as string) AS b#21]", "Filter (queue_id#3 = 0)", "SubqueryAlias orders")
     assert needed_columns(filtered) == ("queue_id", "body")
     # All columns, another table's number, a plan that Spark shortened, a table that is not ours.
-    assert needed_columns(plan(f"Project [{ALL}]", "+- SubqueryAlias orders")) is None
+    assert needed_columns(plan(f"Project [{ALL}]", "SubqueryAlias orders")) is None
     assert needed_columns(plan("Project [tags#99]")) == ()
     assert needed_columns(plan("Project [topic#1, ... 30 more fields]")) is None
     assert needed_columns(f"Project [tags#5]\n+- RelationV2[{ALL}] rocketmq_store") == ("tags",)
     assert needed_columns(f"Project [tags#5]\n+- RelationV2[{ALL}] parquet") is None
     assert needed_columns("Project [1 AS 1#7]\n+- OneRowRelation") is None
+    # Nothing chooses columns here: table orders, from orders |> where ..., and a set operation over such a table.
+    assert needed_columns(plan("SubqueryAlias orders")) is None
+    assert needed_columns(plan("GlobalLimit 2", "LocalLimit 2", "Filter (tags#5 = A)", "SubqueryAlias orders")) is None
+    assert needed_columns(plan("Aggregate [count(1) AS n#20L]", "Distinct", "SubqueryAlias orders")) is None
+    # A command was run when its plan was made.
+    assert needed_columns(plan("CreateDataSourceTableAsSelectCommand `t`", "Project [tags#5]")) is None
 
 
 RELATION = "'UnresolvedRelation [orders], [], false"
