@@ -83,6 +83,8 @@ class GetResult:
         self.count: int = 0
         self.size: int = 0
         self.damaged: int = 0
+        # Records whose segment was deleted after they had been chosen.
+        self.removed: int = 0
         # Records that were read and that the filter by properties did not take.
         self.filtered: int = 0
         # Bytes between the last record looked at and the log's end: how far behind this reader is.
@@ -449,6 +451,8 @@ class Reads:
         if physical >= self._log.start:
             result.damaged += 1
             self._report(Damage(physical, physical + size, BAD_OFFSET))
+        else:
+            result.removed += 1
 
     def _finish(self, result: GetResult, records: list[bytes | memoryview], size: int) -> None:
         result.size = size

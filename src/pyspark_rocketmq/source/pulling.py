@@ -53,6 +53,8 @@ _OF_PLACE: Final = frozenset({c.TOPIC, c.BROKER, c.QUEUE_ID, c.QUEUE_OFFSET})
 _FLAG_SUBSCRIPTION: Final = 4
 # The group under which Apache's own tools pull. Every broker has it.
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+# The remark where all messages of an answer were deleted while it was made. RocketMQ: GetMessageStatus.
+_REMOVED: Final = "MESSAGE_WAS_REMOVING"
 _RETRY_PAUSES_S: Final = (0.05, 0.2, 0.5, 1.0)
 
 # Not below "aerobee", which logs nothing by default: these lines are for the log of the Spark application.
@@ -305,18 +307,20 @@ class RangePull:
             _PLAIN_ONLY.add(self._planned.address)
             return None
         following = parse_int(answer.ext.get("nextBeginOffset", str(asked)))
-        if code == ResponseCode.SUCCESS:
+        if code in (ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY):
+            following = max(following, asked + 1)
             damaged = parse_int(answer.ext.get("damaged", "0"))
             if damaged:
                 self._lost(f"has {damaged} damaged messages between {asked} and {following}")
-            return max(following, asked + 1)
-        if code == ResponseCode.PULL_RETRY_IMMEDIATELY:  # the filter takes nothing, or all was just deleted
-            return max(following, asked + 1)
+            elif answer.remark == _REMOVED:
+                self._lost(f"has no messages from {asked} to {following - 1} any more: they were just deleted")
+            return following
         if code == ResponseCode.PULL_OFFSET_MOVED and following > asked:
             self._lost(f"begins at {following}: messages from {asked} on were deleted")
             return following
         if code in (ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_NOT_FOUND):
-            if following > asked:  # there is a hole at the end of a file of the queue
+            if following > asked:
+                self._lost(f"has no file that tells where its messages {asked} to {following - 1} are")
                 return following
             self._lost(f"ends at {following}: messages up to {self._planned.range.end - 1} are gone")
             return self._planned.range.end

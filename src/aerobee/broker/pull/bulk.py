@@ -84,6 +84,18 @@ class BulkPullHandler:
             run = run_of(self._store, header.topic.encode(), header.queue_id, header.queue_offset, count_max)
             if run is not None:
                 return self._run_answer(command, run)
+        self._read(channel, command, header, tags, accept)
+        return None
+
+    def _read(
+        self,
+        channel: Channel,
+        command: Command,
+        header: BulkPullRequestHeader,
+        tags: frozenset[int] | None,
+        accept: Callable[[bytes], bool] | None,
+    ) -> None:
+        """Read the records and answer, after a while if they are not in memory."""
         result = self._store.get_messages(
             header.topic.encode(),
             header.queue_id,
@@ -94,11 +106,19 @@ class BulkPullHandler:
             accept,
             bulk=True,
         )
-        if result.status is GetMessageStatus.COLD:
-            self._store.fetch(result, lambda outcome: self._fetched(channel, command, header, outcome))
-        else:
+        if result.status is not GetMessageStatus.COLD:
             self._answer(channel, command, header, result)
-        return None
+            return
+
+        def fetched(outcome: GetResult | StoreError) -> None:
+            if isinstance(outcome, GetResult) and outcome.removed and not channel.closed:
+                # Retention deleted what was about to be read. A reader that got the rest would not notice. Read again:
+                # the answer is now that the queue begins later.
+                self._read(channel, command, header, tags, accept)
+            else:
+                self._fetched(channel, command, header, outcome)
+
+        self._store.fetch(result, fetched)
 
     def _run_answer(self, command: Command, run: CountedRun) -> Command:
         """Return the answer that names the offsets of messages and holds none."""

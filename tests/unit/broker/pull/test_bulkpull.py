@@ -13,7 +13,8 @@ from aerobee.protocol.codes import PrivateRequestCode, ResponseCode
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.bulkpull import OFFSETS_ONLY, BulkPullRequestHeader
 from aerobee.testing.brokerkit import BrokerKit, run_broker
-from aerobee.testing.storekit import draft
+from aerobee.testing.disk import RecordingDisk
+from aerobee.testing.storekit import draft, small_config
 
 CONFIG = BrokerConfig(broker_name="b", broker_ip1="127.0.0.1", enable_property_filter=True)
 
@@ -149,3 +150,25 @@ def test_offsets_below_the_log_and_in_gaps_are_not_named() -> None:
         assert told(around)[1:] == (50, [*range(10, 20), *range(21, 50)]) and "count" not in around.ext
 
     run_broker(main, config=CONFIG)
+
+
+def test_records_that_are_deleted_while_they_are_read_are_not_left_out() -> None:
+    async def main(kit: BrokerKit) -> None:
+        fill(kit, 100, size=20)
+        client = kit.connect()
+        disk = kit.store.disk
+        assert isinstance(disk, RecordingDisk)
+        kit.store.reads.hot_bytes = 0
+        disk.complete_queued()
+        client.send(bulk(0, 100))
+        assert await client.answers() == [], "the records are on the disk"
+        disk.complete_inline()
+        # The first segment is open for the read that waits. The second is gone when its turn comes.
+        assert kit.store.delete_oldest_segment() and kit.store.delete_oldest_segment()
+        disk.run_pending()
+        (answer,) = await client.answers()
+        low = kit.store.min_offset(b"T", 0)
+        assert 0 < low < 100 and told(answer) == (ResponseCode.PULL_OFFSET_MOVED, low, [])
+        assert told(await client.call(bulk(low, 100)))[2][:5] == list(range(low, low + 5))
+
+    run_broker(main, config=CONFIG, store_config=small_config())

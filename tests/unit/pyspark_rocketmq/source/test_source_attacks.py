@@ -184,6 +184,35 @@ def test_a_broker_that_counts_wrongly_is_not_believed() -> None:
             pull._counted(told(**ext), 10, following)
 
 
+@pytest.mark.parametrize(
+    ("code", "ext", "remark", "words"),
+    [
+        (ResponseCode.SUCCESS, {"damaged": "2"}, "FOUND", "has 2 damaged messages between 10 and 20"),
+        # All of an answer is damaged: it has no records, and looks as if a filter took none.
+        (ResponseCode.PULL_RETRY_IMMEDIATELY, {"damaged": "10"}, "NO_MATCHED_MESSAGE", "has 10 damaged messages"),
+        (ResponseCode.PULL_RETRY_IMMEDIATELY, {}, "MESSAGE_WAS_REMOVING", "has no messages from 10 to 19 any more"),
+        (ResponseCode.PULL_OFFSET_MOVED, {}, "OFFSET_TOO_SMALL", "begins at 20: messages from 10 on were deleted"),
+        (
+            ResponseCode.PULL_NOT_FOUND,
+            {},
+            "OFFSET_FOUND_NULL",
+            "has no file that tells where its messages 10 to 19 are",
+        ),
+    ],
+)
+def test_an_answer_without_messages_that_should_be_there_is_an_error(
+    code: int, ext: dict[str, str], remark: str, words: str
+) -> None:
+    def judged(*, fail: bool) -> int | None:
+        settings = PullSettings(Endpoint(("127.0.0.1:1",)), Filter(), fail, ("body",))
+        pull = RangePull(settings, PlannedRange(QueueRange(MessageQueue("T", "b", 0), 10, 50), "127.0.0.1:1"))
+        return pull._judge(Command(code=code, ext={"nextBeginOffset": "20", **ext}, remark=remark), 10)
+
+    with pytest.raises(DataLossError, match=f"queue 0 of topic T on b {words}"):
+        judged(fail=True)
+    assert judged(fail=False) == 20
+
+
 def test_an_option_for_another_use_says_so() -> None:
     with pytest.raises(OptionError, match="writing"):
         stream_reader({"nameServer": "127.0.0.1:1", "topic": "T", "deliveryGuarantee": "exactly-once"}, DEFAULT_SCHEMA)
