@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from aerobee.runtime.process import environment
-from pyspark_rocketmq.options import COMMON, OptionError, require_names
+from pyspark_rocketmq.options import COMMON, OptionError, read_options, require_names
 from pyspark_rocketmq.sinkoptions import SINK_OPTIONS, require_no_job, sink_options
 from pyspark_rocketmq.source.settings import SOURCE_OPTIONS, SourceSettings, source_settings
 
@@ -26,11 +26,13 @@ _OF_STREAMING_SINK: Final = frozenset(("checkpointlocation", "queryname"))
 
 
 def require_known(options: Mapping[str, str]) -> None:
-    """Raise an error for a name that is no option, a wrong option of a write, and a path that is not there.
+    """Raise an error for a name that is no option, a value that an option cannot have, and a path that is not there.
 
-    Spark would raise the errors of a stream's options only after `start()`.
+    Spark would raise the errors of a stream's options only after `start()`, and with `.schema(...)` those of a batch
+    only when the query runs.
     """
     require_names(options, (*SOURCE_OPTIONS, *SINK_OPTIONS))
+    _require_values(options)
     given = {name.lower() for name in options}
     if given & _OF_SINK_ONLY:
         sink_options(options, environment())
@@ -46,6 +48,24 @@ def require_known(options: Mapping[str, str]) -> None:
 
         (path,) = (value for name, value in options.items() if name.lower() == "archive")
         require_archive(InlineDisk(), local_path(path))
+
+
+def _require_values(options: Mapping[str, str]) -> None:
+    """Raise OptionError for a value that is wrong for a read and for a write."""
+    for name, value in options.items():
+        refused: list[OptionError] = []
+        sides = [
+            [one for one in side if name.lower() in (word.lower() for word in (one.name, *one.aliases))]
+            for side in (SOURCE_OPTIONS, SINK_OPTIONS)
+        ]
+        known = [side for side in sides if side]
+        for side in known:
+            try:
+                read_options({name: value}, side)
+            except OptionError as error:
+                refused.append(error)
+        if refused and len(refused) == len(known):
+            raise refused[0]
 
 
 def require_readable(options: Mapping[str, str]) -> None:

@@ -132,9 +132,7 @@ def resolve(
         found = cluster.offsets_at(bounds, timestamp_ms)
         return {queue: min(max(found[queue], one.first), one.end) for queue, one in bounds.items()}
     if edge == COMMITTED:
-        assert settings.group is not None
-        saved = cluster.committed(settings.group, bounds)
-        return {queue: one.first if (at := saved[queue]) is None else at for queue, one in bounds.items()}
+        return _committed(cluster, settings, bounds)
     explicit: Mapping[MessageQueue, int] = edge if isinstance(edge, Mapping) else {}
     asked = default if edge is None or isinstance(edge, (Mapping, str)) else edge
     strangers = sorted(queue for queue in explicit if queue not in bounds and settings.wanted.takes(queue))
@@ -147,6 +145,29 @@ def resolve(
     for queue, held in bounds.items():
         at = explicit.get(queue, asked)
         result[queue] = held.first if at == EARLIEST else held.end if at == LATEST else at
+    return result
+
+
+def _committed(
+    cluster: Cluster, settings: SourceSettings, bounds: Mapping[MessageQueue, Bounds]
+) -> dict[MessageQueue, int]:
+    """Return the offsets that the group has committed, or those of the first messages of queues where it has none.
+
+    A queue that ends before was created again or cut. That is lost data, as it is for a running stream.
+    """
+    assert settings.group is not None
+    saved = cluster.committed(settings.group, bounds)
+    result: dict[MessageQueue, int] = {}
+    losses: list[str] = []
+    for queue in sorted(bounds):
+        one, at = bounds[queue], saved[queue]
+        if at is not None and at > one.end:
+            losses.append(
+                f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name} ends at {one.end}, before {at}, "
+                f"which group {settings.group} has committed: it was created again or cut"
+            )
+        result[queue] = one.first if at is None or at > one.end else at
+    tell_losses(losses, fail=settings.fail_on_data_loss)
     return result
 
 

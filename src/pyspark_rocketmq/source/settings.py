@@ -222,6 +222,9 @@ def source_settings(options: Mapping[str, str], environ: Mapping[str, str], *, s
 
 def _refuse_together(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
     """Raise OptionError for options that do not go together."""
+    first_ms, last_ms = values["startingTimestamp"], values["endingTimestamp"]
+    if first_ms is not None and last_ms is not None and first_ms > last_ms:
+        raise OptionError(f"option startingTimestamp: {first_ms} is after endingTimestamp, {last_ms}")
     if values["columns"] is not None and "format" in {name.lower() for name in given}:
         raise OptionError("options columns and format: name the columns of a typed read by its schema")
     if values["archive"] is None:
@@ -232,7 +235,7 @@ def _refuse_together(values: Mapping[str, Any], given: Mapping[str, str]) -> Non
 
 
 def _refuse_strangers(values: Mapping[str, Any], wanted: Wanted) -> None:
-    """Raise OptionError for offsets of a topic that is not read. If its name is mistyped, they would not count."""
+    """Raise OptionError for offsets of a topic or queue that is not read. If it is mistyped, they would not count."""
     for option in ("startingOffsets", "endingOffsets"):
         if wanted.pattern is not None or not isinstance(values[option], Mapping):
             continue
@@ -240,6 +243,10 @@ def _refuse_strangers(values: Mapping[str, Any], wanted: Wanted) -> None:
             near = difflib.get_close_matches(topic, wanted.topics, n=1, cutoff=0.5)
             meant = f": did you mean {near[0]!r}?" if near else ""
             raise OptionError(f"option {option} names topic {topic!r}, which is not read{meant}")
+        for queue in sorted(values[option]):
+            if not wanted.takes(queue):
+                place = f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
+                raise OptionError(f"option {option} names {place}, which option assign leaves out")
 
 
 def _filter(values: Mapping[str, Any]) -> Filter:

@@ -108,9 +108,15 @@ def test_mistakes_are_errors_at_load() -> None:
     with pytest.raises(OptionError, match="no option startingoffset: did you mean startingOffsets"):
         DefaultSource({"nameserver": "a:1", "topic": "t", "startingoffset": "latest"})
     DefaultSource({"nameserver": "a:1", "deliveryguarantee": "exactly-once", "checkpointlocation": "/c", "path": "t"})
-    wrong = DefaultSource({"nameserver": "a:1", "topic": "t", "startingoffsets": "first"})
-    with pytest.raises(OptionError, match="option startingOffsets: 'first' is none of earliest, latest"):
-        wrong.schema()
+    # With .schema(...), Spark asks for no columns: what creates the source is all that can tell.
+    for given, words in (
+        ({"startingoffsets": "first"}, "option startingOffsets: 'first' is none of earliest, latest"),
+        ({"maxoffsetspertrigger": "many"}, "option maxOffsetsPerTrigger: 'many' is not a whole number"),
+        ({"secretkey": " "}, "option secretKey: its value is empty"),
+        ({"mode": "loose"}, "option mode: 'loose'"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            DefaultSource({"nameserver": "a:1", "topic": "t", **given})
     # Each of these is right for one kind of read.
     for given in ({"startingoffsets": "latest"}, {"endingoffsets": "latest"}):
         DefaultSource({"nameserver": "a:1", "topic": "t", **given}).schema()

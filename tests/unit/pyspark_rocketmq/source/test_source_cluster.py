@@ -251,6 +251,22 @@ def test_progress_is_mirrored_as_a_group_and_taken_up(cluster: LocalCluster) -> 
     assert len(rest) == 10
 
 
+def test_offsets_of_a_group_beyond_the_end_are_lost_data(cluster: LocalCluster) -> None:
+    """The topic was created again since the group committed. A batch from there on would have no rows."""
+    cluster.create_topic("shorter", 1)
+    send(cluster, "shorter", 12)
+    asked = Cluster(Endpoint((cluster.namesrv,)))
+    queues = asked.queues(Wanted(("shorter",)))
+    asked.commit("spark-shorter", {queues[0]: 1000, queues[1]: 4})
+    given = {"topic": "shorter", "group": "spark-shorter", "startingOffsets": "committed"}
+    words = "ends at 6, before 1000, which group spark-shorter has committed"
+    with pytest.raises(DataLossError, match=words):
+        read_batch(cluster, **given)
+    with pytest.raises(DataLossError, match=words):
+        stream(cluster, **given).initialOffset()
+    assert len(read_batch(cluster, failOnDataLoss="false", **given)) == 6 + 2
+
+
 def test_a_group_with_consumers_is_refused(cluster: LocalCluster) -> None:
     cluster.create_topic("taken", 1)
     send(cluster, "taken", 1)

@@ -84,6 +84,14 @@ def test_edges() -> None:
     read(topicPattern="or.*", startingOffsets='{"ordres":{"b":{"0":7}}}')
     with pytest.raises(OptionError, match="startingOffsets and startingTimestamp"):
         read(topic="t", startingOffsets="earliest", startingTimestamp="1")
+    offsets = '{"t":{"b":{"0":7,"5":7}}}'
+    for option in ("startingOffsets", "endingOffsets"):
+        with pytest.raises(
+            OptionError, match=f"option {option} names queue 5 of t on b, which option assign leaves out"
+        ):
+            read(assign='{"t":[0,1]}', **{option: offsets})
+    with pytest.raises(OptionError, match="option startingTimestamp: 2000 is after endingTimestamp, 1000"):
+        read(topic="t", startingTimestamp="2000", endingTimestamp="1000")
     with pytest.raises(OptionError, match="a stream has no end"):
         read(streaming=True, topic="t", endingTimestamp="1")
     assert read(streaming=True, topic="t", startingOffsets="latest").starting == -1
