@@ -47,6 +47,14 @@ if TYPE_CHECKING:
 
 # How often the store is looked at until its topics stay the same.
 _LOOKS_MAX: Final = 10
+# Options that leave out messages. They would leave out live ones only, beside all archived ones.
+_NARROWING: Final = frozenset(
+    name.lower()
+    for name in (
+        "tags", "sql92", "assign", "topicPattern", "subscribePattern", "startingOffsets", "startingTimestamp",
+        "endingOffsets", "endingTimestamp", "archive",
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +215,12 @@ def read(
         raise InvalidArgumentError("store and name_server: give one of them")
     if name_server is not None and topic is None:
         raise InvalidArgumentError("name_server needs the topic")
+    for name in options or ():
+        if name.lower() in _NARROWING:
+            raise InvalidArgumentError(
+                f"option {name} would leave out live messages, and no archived ones",
+                hint="Read the whole table, and name what you want of it by where(...).",
+            )
     # This must come before the live segments are listed: what is archived after it is read from the log, or fails.
     done = manifests(archive)
     for name, root in (store or {}).items():
@@ -269,19 +283,36 @@ def live_starts(done: Iterable[Archived], options: Mapping[str, str]) -> dict[Me
     """Return where the live messages begin that the archive does not hold, for each queue that it holds a part of.
 
     Segments that hold a topic of the same name which was deleted say nothing about the topic that is there now. Where
-    the brokers do not tell generations, a queue that ends before its archived messages is an error.
+    the brokers do not tell generations, a queue that ends before its archived messages is an error. So is a queue with
+    messages before or between its archived ones that the archive does not hold.
     """
     settings = source_settings(options, environment(), streaming=False)
     cluster = Cluster(settings.endpoint)
     bounds = patiently(SystemClock(), settings.endpoint.retry_timeout_ms, lambda: all_bounds(cluster, settings)).bounds
     starts: dict[MessageQueue, int] = {}
-    for segment in done:
+    # By broker: the end of the last segment, and where the stretch without holes begins that it belongs to.
+    ends: dict[str, int] = {}
+    whole_from: dict[str, int] = {}
+    # By queue: the last segment that holds a part of it.
+    held_at: dict[MessageQueue, int] = {}
+    for segment in sorted(done, key=lambda one: (one.broker, one.start)):
+        if ends.get(segment.broker) != segment.start:
+            whole_from[segment.broker] = segment.start
+        ends[segment.broker] = segment.end
         for name, queues in segment.queues.items():
-            for number, (_, high) in queues.items():
+            for number, (low, high) in queues.items():
                 queue = MessageQueue(name, segment.broker, parse_int(number))
                 live = bounds.get(queue)
                 if live is None or is_created_again(segment.generations.get(name), live.generation):
                     continue
+                at = starts.get(queue, live.first)
+                if low > at and held_at.get(queue, -1) < whole_from[segment.broker]:
+                    raise StoreError(
+                        f"the archive does not hold messages {at} to {low - 1} of queue {number} of topic {name} on "
+                        f"{segment.broker}, and holds later ones",
+                        hint="Archive every segment of the broker (aerobee archive run), or read the topic alone.",
+                    )
+                held_at[queue] = segment.start
                 if high >= live.end:
                     raise StoreError(
                         f"queue {number} of topic {name} on {segment.broker} ends at {live.end}, and the archive holds "

@@ -97,6 +97,12 @@ class ArchiveIndex:
         Raise StoreError where neither the archive nor the broker has messages that lie between them.
         """
         self.look()
+        try:
+            return {queue: self._extended(queue, live) for queue, live in bounds.items()}
+        except StoreError:
+            # A broker deletes a segment as soon as it is archived, which may be since the last look.
+            self._looked_s = None
+            self.look()
         return {queue: self._extended(queue, live) for queue, live in bounds.items()}
 
     def _extended(self, queue: MessageQueue, live: Bounds) -> Bounds:

@@ -22,6 +22,7 @@ from aerobee.testing.cluster import LocalCluster
 from pyspark_rocketmq.columns.schema import spark_schema
 from pyspark_rocketmq.jobs.cluster import converse
 from pyspark_rocketmq.options import OptionError
+from pyspark_rocketmq.source import backfill
 from pyspark_rocketmq.source.batch import batch_reader
 from pyspark_rocketmq.source.pulling import DataLossError
 from pyspark_rocketmq.source.stream import StreamReader, stream_reader
@@ -148,6 +149,38 @@ def test_a_hole_between_archive_and_topic_is_an_error(cluster: LocalCluster, tmp
     send(cluster, 800, 10)
     with pytest.raises(StoreError, match=r"neither the archive nor the broker has messages \d+ to \d+ of queue 0"):
         stream(cluster, archive=str(target)).initialOffset()
+
+
+def test_what_is_archived_and_deleted_between_two_looks_is_found(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker deletes a segment as soon as it is archived. An index that is not new does not know it then."""
+    monkeypatch.setattr(backfill, "_LOOK_AGAIN_S", 3600.0)
+    send(cluster, 0, 300)
+    target = archive_all(tmp_path)
+    reader = stream(cluster, archive=str(target))
+    start = reader.initialOffset()
+    send(cluster, 300, 300)
+    archive_all(tmp_path)
+    cluster.advance(hours=200)
+    send(cluster, 600, 10)
+    end = reader.latestOffset(text(start), ReadMaxRows(1000))
+    assert sorted(map(number, rows(reader, start, end))) == list(range(610))
+
+
+def test_live_messages_that_an_archive_passed_over_are_not_left_out(cluster: LocalCluster, tmp_path: Path) -> None:
+    send(cluster, 0, 600)
+    target = archive_all(tmp_path, skip=1)
+    words = r"the archive does not hold messages 0 to \d+ of queue \d of topic orders on broker-a, and holds later ones"
+    with pytest.raises(StoreError, match=words):
+        archive.live_starts(archive.manifests(str(target)), options(cluster))
+    archive_all(tmp_path)
+    done = archive.manifests(str(target))
+    assert len(archive.live_starts(done, options(cluster))) == 2
+    with pytest.raises(StoreError, match=words.replace("messages 0", r"messages [1-9]\d*")):
+        archive.live_starts([*done[:1], *done[2:]], options(cluster))
+    with pytest.raises(InvalidArgumentError, match="option Tags would leave out live messages, and no archived ones"):
+        archive.read(None, str(target), name_server="h:1", topic="orders", options={"Tags": "odd"})  # type: ignore[arg-type]
 
 
 def test_a_topic_that_was_created_again_does_not_begin_in_the_old_one(cluster: LocalCluster, tmp_path: Path) -> None:
