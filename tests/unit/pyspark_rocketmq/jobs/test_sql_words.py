@@ -130,6 +130,9 @@ RELATION = "'UnresolvedRelation [orders], [], false"
          "+- 'Project ['topic]", "   +- 'UnresolvedRelation [a], [], false"),
         ("'Project ['topic]", "+- 'Filter exists#1 []", "   :  +- 'Project [1]", f"   :     +- {RELATION}",
          f"   +- {RELATION}"),
+        # from orders |> where ... |> order by ... |> select topic
+        ("'Project ['topic]", "+- 'Sort ['keys ASC NULLS FIRST], true", "   +- 'PipeOperator",
+         "      +- 'Filter ('tags = NEW)", "         +- 'PipeOperator", f"            +- {RELATION}"),
     ],
 )  # fmt: skip
 def test_a_plain_query_needs_what_it_names(lines: tuple[str, ...]) -> None:
