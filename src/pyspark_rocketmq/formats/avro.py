@@ -157,13 +157,23 @@ def _union(node: list[Any], named: _Named, where: str, inside: tuple[str, ...]) 
 class AvroRecords:
     """The decoder of Avro records. With a registry, each body names the schema that it was written with."""
 
-    def __init__(self, fields: t.StructType, reader: str, writer: Callable[[int], str] | None, id_bytes: int) -> None:
+    def __init__(
+        self,
+        fields: t.StructType,
+        reader: str,
+        writer: Callable[[int], str] | None,
+        id_bytes: int,
+        reader_id: int | None = None,
+    ) -> None:
+        """Create a decoder. `writer` returns the schema with an id, and `reader_id` is the id of `reader` if known."""
         self._reader = parsed(reader)
         _limit_decimals()
         self._converted = Converted(fields)
         self._writer = writer
         self._id_bytes = id_bytes
-        self._writers: dict[int, Any] = {}
+        # Most bodies were written with the reader's schema, and nobody need be asked for it. So a sender of ids that do
+        # not exist, after which a task asks no more, cannot make these bodies unreadable.
+        self._writers: dict[int, Any] = {} if reader_id is None else {reader_id: self._reader}
 
     def decode(self, body: bytes) -> Fields:
         import fastavro

@@ -45,7 +45,8 @@ class Definition:
         id_bytes = registry.id_bytes if registry is not None else 0
         if self.format == AVRO:
             assert self.avro is not None
-            return avro.AvroRecords(wanted, self.avro, registry.by_id if registry is not None else None, id_bytes)
+            by_id = registry.by_id if registry is not None else None
+            return avro.AvroRecords(wanted, self.avro, by_id, id_bytes, self.schema_id)
         if self.format == PROTOBUF:
             assert self.descriptors is not None
             return protobuf.ProtobufMessages(wanted, self.descriptors, self.message, id_bytes)

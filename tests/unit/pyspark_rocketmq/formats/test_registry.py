@@ -118,6 +118,10 @@ def test_a_sender_cannot_make_a_task_ask_without_end(registry: str) -> None:
         with pytest.raises(MalformedBodyError, match="no schema with the id"):
             decoder.decode(b"\0" + number.to_bytes(4, "big") + b"x")
     assert len(Answers.asked) - before == 100
+    # What follows is read all the same, and the schema that the driver has found is not asked for in each task.
+    row = {"id": 7, "n": "x"}
+    assert decoder.decode(encoder_of(definition)(row)) == row
+    assert len(Answers.asked) - before == 100
 
 
 def test_json_with_an_id(registry: str) -> None:
