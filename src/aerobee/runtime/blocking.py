@@ -6,6 +6,7 @@ ahead of its reader. Nothing here survives a fork: see `aerobee.runtime.process.
 
 from __future__ import annotations
 
+import io
 import queue
 import select
 import socket
@@ -13,13 +14,26 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
 _BUFFER_BYTES: Final = 4 << 20
 _LOOK_S: Final = 0.1
 _LOOK_BYTES: Final = 16 << 10
+
+
+class _Received(io.RawIOBase):
+    """What comes over a socket, as a file."""
+
+    def __init__(self, made: socket.socket) -> None:
+        self._made = made
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._made.recv_into(buffer)
 
 
 class BlockingStream:
@@ -39,6 +53,9 @@ class BlockingStream:
         except BaseException:
             made.close()
             raise
+        # It fills the bytes that it returns, so that megabytes are neither cleared nor copied. With a buffer of one
+        # byte, it takes nothing from the socket that was not asked for.
+        self._reader = io.BufferedReader(_Received(made), 1)
 
     def set_timeout(self, timeout_s: float) -> None:
         """Set how long one wait may last."""
@@ -49,16 +66,11 @@ class BlockingStream:
 
     def receive(self, size: int) -> bytes:
         """Return exactly `size` bytes. Raise ConnectionError where the peer closes before."""
-        data = bytearray(size)
-        view = memoryview(data)
-        at = min(size, len(self._early))
-        view[:at], self._early = self._early[:at], self._early[at:]
-        while at < size:
-            got = self._socket.recv_into(view[at:])
-            if not got:
-                raise ConnectionResetError("closed by the peer")
-            at += got
-        return bytes(data)
+        early, self._early = self._early[:size], self._early[size:]
+        data = self._reader.read(size - len(early))
+        if len(early) + len(data) < size:
+            raise ConnectionResetError("closed by the peer")
+        return early + data if early else data
 
     def is_quiet(self) -> bool:
         """Tell whether nothing came, as on an idle connection that is still good."""
