@@ -34,7 +34,7 @@ from pyspark_rocketmq.columns import rows as r
 from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.columns.pairs import Pairs
 from pyspark_rocketmq.columns.rows import Ints
-from pyspark_rocketmq.columns.text import binary_array, gather, string_array, strings_at
+from pyspark_rocketmq.columns.text import binary_array, binary_at, string_array, strings_at
 
 # 2048 rows of 1 KB fit the processor's cache. Smaller rows share a batch, because each batch costs time too.
 BATCH_ROWS: Final = 2048
@@ -249,7 +249,7 @@ class _Decoder:
         at, sizes = rows[:, r.BODY_AT], rows[:, r.BODY_SIZE]
         folded = np.flatnonzero((rows[:, r.SYS_FLAG] & COMPRESSED != 0) & (sizes > 0))
         if not len(folded):
-            return binary_array(gather(self._buf, at, sizes), sizes)
+            return binary_at(self._buf, at, sizes)
         view = memoryview(self._buf)
         pieces: list[bytes | memoryview] = [
             view[start:stop] for start, stop in zip(at.tolist(), (at + sizes).tolist(), strict=True)
@@ -268,7 +268,7 @@ class _Decoder:
 
 def _timestamps(values_ms: Ints) -> pa.Array:
     clipped = np.clip(values_ms, _FIRST_MS, _LAST_MS) * 1000
-    return pa.array(clipped, pa.int64()).cast(pa.timestamp("us", "UTC"))
+    return pa.array(clipped, pa.int64()).view(pa.timestamp("us", "UTC"))
 
 
 def _unfold(body: bytes, row: Ints) -> bytes:

@@ -8,11 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.lib.stride_tricks import sliding_window_view
 
-from aerobee.model.numbers import plain_int
+from aerobee.model.numbers import INT32_MAX, plain_int
 from pyspark_rocketmq.columns.rows import Bytes, Ints, Mask
 
 _GATHERED_SIZE_MAX: Final = 24
 _EQUAL_SIZE_MAX: Final = 64
+# From so many pieces on, Arrow takes them. For fewer, the import of its functions costs more than it saves.
+_TAKEN_COUNT_MIN: Final = 512
 # Up to about this size, a slice that is a copy is faster to make than one that is a view.
 _COPIED_SIZE_MAX: Final = 512
 
@@ -42,6 +44,18 @@ def gather(buf: bytes, at: Ints, sizes: Ints) -> bytes:
         return found.tobytes()
     view = buf if total <= _COPIED_SIZE_MAX * len(at) else memoryview(buf)
     return b"".join([view[start:stop] for start, stop in zip(at.tolist(), (at + sizes).tolist(), strict=True)])
+
+
+def binary_at(buf: bytes, at: Ints, sizes: Ints) -> pa.Array:
+    """Return the BINARY array of pieces of a buffer."""
+    count, ends = len(at), at + sizes
+    if count < _TAKEN_COUNT_MIN or len(buf) > INT32_MAX or (at[1:] < ends[:-1]).any():
+        return binary_array(gather(buf, at, sizes), sizes)
+    # The buffer as an array of the pieces and of what lies between them. Arrow takes every other element of it.
+    offsets = np.empty(2 * count + 1, np.int32)
+    offsets[:-1:2], offsets[1::2], offsets[-1] = at, ends, ends[-1]
+    whole = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(buf)])
+    return whole.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
 
 
 def binary_array(data: bytes, sizes: Ints, validity: Mask | None = None) -> pa.Array:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -25,6 +26,7 @@ from aerobee.model.sysproperties import RESERVED
 from pyspark_rocketmq.columns import rows as r
 from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.columns.decode import BadMessageError, batches, cut, decode
+from pyspark_rocketmq.columns.text import binary_at
 from pyspark_rocketmq.source.pulling import parts_of
 
 DATA = Path(__file__).parents[3] / "golden" / "data"
@@ -185,6 +187,19 @@ def test_a_bad_body_is_named_or_left_out() -> None:
     assert seen == [place]
     # Its other columns can still be read.
     assert decode(log, rows, ["topic"]).num_rows == 3
+
+
+@pytest.mark.parametrize("count", [0, 1, 511, 512, 3000])
+def test_pieces_of_a_buffer_are_taken_whatever_their_number_and_order(count: int) -> None:
+    data = bytes(range(256)) * 400
+    draw = np.random.default_rng(count)
+    sizes = draw.integers(0, 30, count)
+    at = np.cumsum(sizes + draw.integers(0, 3, count)) - sizes
+    for places, lengths in ((at, sizes), (at[::-1], sizes[::-1]), (np.zeros(count, np.int64), sizes)):
+        found = binary_at(data, places, lengths)
+        assert found.type == pa.binary() and not found.null_count
+        expected = [data[start : start + size] for start, size in zip(places.tolist(), lengths.tolist(), strict=True)]
+        assert found.to_pylist() == expected
 
 
 def test_more_names_than_the_table_holds() -> None:
