@@ -59,16 +59,23 @@ def when_saved(
     answer: Command | None = None,
     *,
     also: MetadataTable | None = None,
+    then: Callable[[Callable[[], None]], None] | None = None,
 ) -> None:
-    """Answer an administrator once a restart would know the change. `also` is a table that changed with the catalog."""
+    """Answer an administrator once a restart would know the change. `also` is a table that changed with the catalog.
+
+    `then` calls back when what else the answer promises is so.
+    """
+    done = answer if answer is not None else response(command)
 
     def saved(error: StoreError | None) -> None:
         if command.is_oneway:
             return
         if error is not None:
             channel.send(response(command, ResponseCode.SYSTEM_ERROR, remark=f"not saved: {error.message}"))
+        elif then is not None:
+            then(lambda: answer_later(channel, done, command))
         else:
-            channel.send(answer if answer is not None else response(command))
+            channel.send(done)
 
     def saved_also(error: OSError | StoreError | None) -> None:
         if error is None:

@@ -141,7 +141,9 @@ class TopicAdmin:
             if self._catalog.put_topic(config):
                 _log.info("a topic was made or changed", topic=config.topic_name, peer=channel.remote_address)
             yield
-        when_saved(self._catalog, channel, command)
+        # Whoever is answered may ask for the route at once: Apache's proxy does when it starts, and ends where there is
+        # none. RocketMQ: AdminBrokerProcessor.updateAndCreateTopic registers before it answers.
+        when_saved(self._catalog, channel, command, then=self._catalog.when_registered)
         return None
 
     def delete(self, channel: Channel, command: Command) -> Command | None:

@@ -11,6 +11,9 @@ from aerobee.broker.config import BrokerConfig
 from aerobee.broker.topics.registrar import Registrar, Standing
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.net.client import RemotingClient
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.command import request
+from aerobee.protocol.headers.topic import CreateTopicRequestHeader
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.tasks import Tasks
 from aerobee.testing.brokerkit import BrokerKit
@@ -91,9 +94,58 @@ def test_a_broker_registers_as_what_it_stands_for_and_an_old_master_loses() -> N
     run_virtual(body)
 
 
-async def registered(net: SimNet, clock: VirtualClock, host: str, tasks: Tasks) -> Registrar:
+def test_a_topic_is_answered_when_the_name_server_knows_it() -> None:
+    """Or a second later, where the name server does not answer."""
+
+    async def body(loop: VirtualLoop) -> None:
+        net, clock = SimNet(loop, seed=1), VirtualClock(loop.time)
+        node = NamesrvNode(
+            NamesrvConfig(listen_port=9876), RecordingDisk(seed=1), clock, host="10.0.0.1", net=net.host("10.0.0.1")
+        )
+        await node.start()
+        kit = BrokerKit(RecordingDisk(seed=1), clock)
+        client = kit.connect()
+
+        async def make(topic: str) -> float:
+            """Return how many seconds the answer took."""
+            began_s = clock.monotonic()
+            header = CreateTopicRequestHeader(
+                topic=topic, default_topic="", read_queue_nums=1, write_queue_nums=1, perm=6,
+                topic_filter_type="SINGLE_TAG",
+            )  # fmt: skip
+            client.send(request(RequestCode.UPDATE_AND_CREATE_TOPIC, header, opaque=1))
+            while not (answers := await client.answers()):
+                kit.tick()
+                await asyncio.sleep(0.0001)
+            assert answers[0].code == 0, answers
+            return clock.monotonic() - began_s
+
+        async with Tasks() as tasks:
+            registrar = await registered(net, clock, "10.0.1.1", tasks, kit)
+            registrar.stand(Standing(broker_id=0, epoch=1))
+            await asyncio.sleep(0.1)
+            for number in range(5):
+                await make(f"made-{number}")
+                assert f"made-{number}" in node.names.state.routes.topics()
+            net.stop("10.0.0.1")
+            assert 0.9 < await make("nobody-knows") < 1.5
+            net.go_on("10.0.0.1")
+            async with asyncio.timeout(60):
+                while "nobody-knows" not in node.names.state.routes.topics():
+                    kit.tick()
+                    await asyncio.sleep(0.1)
+            await node.stop()
+            await make("refused")
+            assert await make("nobody-is-waited-for") < 0.1
+
+    run_virtual(body)
+
+
+async def registered(
+    net: SimNet, clock: VirtualClock, host: str, tasks: Tasks, kit: BrokerKit | None = None
+) -> Registrar:
     config = BrokerConfig(namesrv_addr="10.0.0.1:9876", broker_id=9)
-    kit = BrokerKit(RecordingDisk(seed=1), clock)
+    kit = kit or BrokerKit(RecordingDisk(seed=1), clock)
     client = RemotingClient(net=net.host(host))
     registrar = Registrar(config, "broker-a", f"{host}:10911", kit.state.catalog, client, clock)
     await registrar.start(tasks)
