@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import itertools
 import json
 import socket
@@ -39,7 +37,7 @@ from aerobee.proxy.sending import send_header
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.net import RealNet
 from aerobee.testing.commands import Up, aerobee, proxy_of, up
-from aerobee.testing.grpckit import GrpcPeer, consumer_settings, message, producer_settings, topic_named
+from aerobee.testing.grpckit import GrpcPeer, consumer_settings, message, producer_settings, signed, topic_named
 
 _numbers = itertools.count(1)
 GRANTS = (("writer", "Topic:mine", "Pub"), ("reader", "Topic:mine", "Sub"), ("reader", "Group:readers", "Sub"),
@@ -76,11 +74,7 @@ class Secured:
         """Return a client that signs as the official ones do."""
         headers = {}
         if user is not None:
-            date = date or datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-            secret = password or self.passwords.get(user, "none-such")
-            signature = hmac.new(secret.encode(), date.encode(), hashlib.sha1).hexdigest()
-            signed = f"Credential={user}/ignored, SignedHeaders=x-mq-date-time, Signature={signature.upper()}"
-            headers = {"x_mq_date_time": date, "authorization": f"MQv2-HMAC-SHA1 {signed}"}
+            headers = signed(user, password or self.passwords.get(user, "none-such"), date)
         tls = grpc.ssl_channel_credentials(self.authority)
         return GrpcPeer(self.address, client_id or f"peer@{next(_numbers)}", tls, **headers)
 

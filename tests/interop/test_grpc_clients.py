@@ -17,6 +17,7 @@ from aerobee.protocol.v2 import calls
 from aerobee.protocol.v2.fields import messages, table_of
 from aerobee.testing import apache
 from aerobee.testing.commands import Up, up
+from aerobee.testing.grpcclients import run_java
 
 PYTHON_CLIENT = "rocketmq-python-client==5.1.2"
 # Sends, receives, acknowledges; by the official client alone, in an environment of its own.
@@ -80,10 +81,7 @@ def test_java(running: Up) -> None:
     if reason:
         pytest.skip(reason)
     words = [*KINDS, *(f"simple:{kind}" for kind in KINDS), *(f"push:{kind}" for kind in KINDS)]
-    java = ["java", "-Xmx256m", "-cp", apache.grpc_client_classpath(), "interop.Clients", running.ready["grpc"]]
-    done = subprocess.run([*java, *words], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split("\n")[:-1] == [f"done {word}" for word in words]
+    run_java(running.ready["grpc"], *words)
 
 
 @pytest.fixture(scope="module")

@@ -324,6 +324,44 @@ class ApacheBroker(JavaProcess):
         return False
 
 
+class ApacheProxy(JavaProcess):
+    """Apache's proxy in CLUSTER mode, before the brokers of `cluster`. It serves gRPC and remoting once it is made.
+
+    `settings` are keys of rmq-proxy.json.
+    """
+
+    def __init__(
+        self,
+        work: Path,
+        namesrv: str,
+        cluster: str,
+        *,
+        settings: Mapping[str, object] | None = None,
+        version: str = NEWEST,
+    ) -> None:
+        port = free_ports(1)
+        self.grpc = f"127.0.0.1:{port}"
+        self.remoting = f"127.0.0.1:{port + 1}"
+        work.mkdir(parents=True, exist_ok=True)
+        config = work / "rmq-proxy.json"
+        keys: dict[str, object] = {
+            "proxyMode": "CLUSTER",
+            "rocketMQClusterName": cluster,
+            "namesrvAddr": namesrv,
+            "grpcServerPort": port,
+            "remotingListenPort": port + 1,
+            "localServeAddr": "127.0.0.1",
+            "remotingAccessAddr": "127.0.0.1",
+            # Brokers ask about half messages only producers that they heard of, by default every 20 s.
+            "transactionHeartbeatPeriodSecond": 1,
+            **(settings or {}),
+        }
+        config.write_text(json.dumps(keys))
+        main = "org.apache.rocketmq.proxy.ProxyStartup"
+        super().__init__(proxy_classpath(version), main, ["-pc", str(config)], work, heap_mb=512)
+        self.wait_for("startup successfully", 180)
+
+
 def client_system(codec: str) -> dict[str, str]:
     """Return Java's system properties for a client: its header codec, and a look for new queues every second.
 

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aerobee.errors import AerobeeError
-from aerobee.testing.apache import PROJECT
+from aerobee.testing.apache import PROJECT, grpc_client_classpath
 
 _BUILD_LIMIT_S = 3000
+_JAVA_LIMIT_S = 300
 
 
 class NoClientError(AerobeeError):
@@ -66,3 +67,11 @@ LANGUAGES: dict[str, Callable[[], list[str]]] = {"node": node, "go": go, "rust":
 def environment(home: Path, **more: str) -> dict[str, str]:
     """Return the environment of a program, whose logs go below `home`."""
     return {**os.environ, "HOME": str(home), "rocketmq.client.logRoot": str(home / "logs"), **more}
+
+
+def run_java(address: str, *words: str) -> None:
+    """Run the program on rocketmq-client-java. Raise AssertionError unless it has done each word."""
+    java = ["java", "-Xmx256m", "-cp", grpc_client_classpath(), "interop.Clients", address]
+    done = subprocess.run([*java, *words], capture_output=True, text=True, timeout=_JAVA_LIMIT_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert done.stdout.split("\n")[:-1] == [f"done {word}" for word in words]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import hmac
 import queue
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import grpc  # type: ignore[import-untyped, unused-ignore]
@@ -22,10 +25,12 @@ from aerobee.protocol.v2.values import (
     PbPublishing,
     PbResource,
     PbSettings,
+    PbStatus,
     PbSubscription,
     PbSubscriptionEntry,
     PbSystemProperties,
 )
+from aerobee.runtime.clock import SystemClock
 
 T = TypeVar("T")
 SERVICE = "/apache.rocketmq.v2.MessagingService/"
@@ -40,6 +45,14 @@ def message(topic: str, body: bytes, message_id: str, **system: Any) -> PbMessag
     """Return a message to send."""
     user = system.pop("user", {})
     return PbMessage(topic_named(topic), user, PbSystemProperties(message_id=message_id, **system), body)
+
+
+def signed(user: str, secret: str, date: str = "") -> dict[str, str]:
+    """Return the metadata by which the official clients say who they are. `date` is that of the signature, or now."""
+    date = date or datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+    signature = hmac.new(secret.encode(), date.encode(), hashlib.sha1).hexdigest().upper()
+    words = f"Credential={user}/ignored, SignedHeaders=x-mq-date-time, Signature={signature}"
+    return {"x_mq_date_time": date, "authorization": f"MQv2-HMAC-SHA1 {words}"}
 
 
 class GrpcPeer:
@@ -96,13 +109,15 @@ class GrpcPeer:
         invisible_s: int = 30,
         wait_s: int = 5,
         tags: str = "*",
+        sql: str = "",
         timeout_s: float = 30.0,
         **more: Any,
     ) -> list[calls.PbReceiveMessageResponse]:
         """Receive; return every answer of the stream."""
         place = PbMessageQueue(topic_named(topic), -1, enums.READ, PbBroker(broker, 0, self.endpoints), [])
+        wanted = PbFilterExpression(enums.SQL, sql) if sql else PbFilterExpression(enums.TAG, tags)
         request = calls.PbReceiveMessageRequest(
-            group=topic_named(group), message_queue=place, filter_expression=PbFilterExpression(enums.TAG, tags),
+            group=topic_named(group), message_queue=place, filter_expression=wanted,
             batch_size=batch, invisible_duration=PbDuration(invisible_s),
             long_polling_timeout=PbDuration(wait_s), **more,
         )  # fmt: skip
@@ -169,6 +184,19 @@ def consumer_settings(group: str, topics: Sequence[str], kind: int = enums.SIMPL
     """Return the settings of a consumer."""
     entries = [PbSubscriptionEntry(topic_named(one), PbFilterExpression(enums.TAG, "*")) for one in topics]
     return PbSettings(client_type=kind, subscription=PbSubscription(topic_named(group), entries))
+
+
+def code_of(answer: object) -> int:
+    """Return the code of an answer's status."""
+    status = getattr(answer, "status", None)
+    assert isinstance(status, PbStatus), answer
+    return status.code
+
+
+def handle_of(one: PbMessage) -> str:
+    """Return the receipt handle of a message that was received."""
+    assert one.system_properties is not None and one.system_properties.receipt_handle is not None
+    return one.system_properties.receipt_handle
 
 
 def _port(text: str) -> int:

@@ -29,6 +29,7 @@ final class Produce {
         producer.setVipChannelEnabled(options.is("vip"));
         producer.setPollNameServerInterval(1000);
         producer.setSendMsgTimeout(options.number("timeout-ms", 3000));
+        producer.setMqClientApiTimeout(options.number("timeout-ms", 3000));
         producer.setRetryTimesWhenSendFailed(options.number("retries", 2));
         producer.setCompressMsgBodyOverHowmuch(options.number("compress", 4096));
         producer.setMaxMessageSize(options.number("max-size", 4 * 1024 * 1024));

@@ -30,7 +30,9 @@ public final class Clients {
     private final ClientConfiguration configuration;
 
     private Clients(String endpoints) {
-        configuration = ClientConfiguration.newBuilder().setEndpoints(endpoints).enableSsl(false).build();
+        // The default of 3 s is over sooner than a loaded machine answers.
+        configuration = ClientConfiguration.newBuilder().setEndpoints(endpoints).enableSsl(false)
+            .setRequestTimeout(Duration.ofSeconds(20)).build();
     }
 
     public static void main(String[] arguments) throws Exception {
