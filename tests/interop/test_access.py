@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from aerobee.testing import apache
+from aerobee.testing.accesskit import PLAIN_ACL
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.javasession import PATIENT, JavaSession
 
@@ -138,6 +139,32 @@ def test_copy_user_from_apache(
     with JavaSession(tmp_path / "s", ours.namesrv, system=login(tmp_path, "mover", "movedsecret")) as session:
         events = session.run("produce", topic="moved", count=3, group="g")
         assert sum(event["event"] == "sent" for event in events) == 3
+
+
+def test_plain_acl_import(
+    apache_namesrv: apache.ApacheNameServer, root: JavaSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Test 19: of the same plain_acl.yml our broker makes the users and the policies that Apache's migration makes."""
+    more = {"migrateAuthFromV1Enabled": "true"}
+    work = tmp_path / "apache"
+    file = work / "conf" / "plain_acl.yml"
+    file.parent.mkdir(parents=True)
+    file.write_text(PLAIN_ACL)
+    users = str(tmp_path_factory.mktemp("imported"))
+    ours = {**PATIENT, **SETTINGS, **more, "aclFile": str(file), "authConfigPath": users}
+    with (
+        LocalCluster(settings=ours) as cluster,
+        apache.ApacheBroker(
+            work, work / "store", apache_namesrv.address, name="broker-v1", settings={**SETTINGS, **more}
+        ) as broker,
+    ):
+        for words in (("listUser",), ("listAcl",), ("getAcl", "-s", "User:RocketMQ")):
+            here, there = (
+                sorted(said(root, address, words).split("\n"))
+                for address in (cluster.broker_address(0), broker.address)
+            )
+            assert here == there, words
+            assert any("RocketMQ" in line for line in here), here
 
 
 @pytest.mark.parametrize(("version", "codec"), [(apache.LEGACY, "JSON"), (apache.NEWEST, "ROCKETMQ")])
