@@ -12,10 +12,11 @@ import grpc
 import aerobee
 from aerobee.protocol.v2 import calls
 from aerobee.protocol.v2.enums import Code
+from aerobee.protocol.v2.fields import encode
 from aerobee.protocol.v2.values import PbMessage
 from aerobee.runtime.clock import SystemClock
 from aerobee.testing.commands import proxy_of
-from aerobee.testing.grpckit import GrpcPeer, message
+from aerobee.testing.grpckit import SERVICE, GrpcPeer, message
 from aerobee.testing.processes import ProcessCluster, ServerProcess
 
 _numbers = itertools.count(1)
@@ -97,6 +98,34 @@ def test_a_name_server_that_hangs_is_asked_after_the_others(tmp_path: Path) -> N
                     await asyncio.to_thread(work, address)
         finally:
             await hung.kill()
+
+    asyncio.run(asyncio.wait_for(main(), 120))
+
+
+def test_made_up_clients_leave_descriptors_for_others(tmp_path: Path) -> None:
+    """Each client of a proxy has connections of its own. One peer makes up more of them than the proxy may open."""
+
+    def work(address: str) -> None:
+        with GrpcPeer(address, "attacker") as attacker:
+            method = attacker.channel.unary_unary(SERVICE + "SendMessage", request_serializer=encode)
+            answers = [
+                method.future(
+                    calls.PbSendMessageRequest([message("orders", b"x", f"made-up-{number}")]), timeout=60,
+                    metadata=(("x-mq-client-id", f"made-up-{number}"),),
+                )
+                for number in range(300)
+            ]  # fmt: skip
+            for answer in answers:
+                assert answer.exception() is None
+            for number in range(5):
+                with GrpcPeer(address, f"honest-{number}") as honest:
+                    assert sent(honest)
+
+    async def main() -> None:
+        async with ProcessCluster(tmp_path) as cluster:
+            await topic(cluster)
+            with proxy_of("-n", cluster.namesrv.address, files=128) as address:
+                await asyncio.to_thread(work, address)
 
     asyncio.run(asyncio.wait_for(main(), 120))
 

@@ -7,11 +7,12 @@ a client (a check-back, a stack trace) reaches the right one.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, NotConnectedError
 from aerobee.hot.log.javahash import java_hash
 from aerobee.net.client import Link, RemotingClient
 from aerobee.protocol.bodies.heartbeat import (
@@ -36,6 +37,7 @@ from aerobee.protocol.v2.enums import Code
 from aerobee.protocol.v2.values import PbSettings
 from aerobee.proxy.backend import Backend, Peer
 from aerobee.proxy.status import RefusedCallError
+from aerobee.runtime.shortage import is_passing
 
 # A client that sends no heartbeat for this long is gone. RocketMQ: ProxyConfig.channelExpiredTimeout.
 EXPIRED_S: Final = 120.0
@@ -47,8 +49,14 @@ CLIENTS_MAX: Final = 20_000
 CONNECTION_CLIENTS_MAX: Final = 5_000
 # Where users are known, one of them leaves room for the others.
 USER_CLIENTS_MAX: Final = 10_000
+# Where descriptors are short, so many clients give way at a time.
+_FREED: Final = 4
 
 T = TypeVar("T")
+
+
+async def nothing() -> None:
+    """Do nothing."""
 
 
 class GrpcClient:
@@ -79,6 +87,8 @@ class GrpcClient:
         # Broker names by address, for what brokers send.
         self.names: dict[str, str] = {}
         self.on_push: Callable[[GrpcClient, Link, Command], Command | None] = lambda client, link, command: None
+        # Ends the connections of another client, where one has to give way.
+        self.make_room: Callable[[], Awaitable[None]] = nothing
         self._backend = backend
         pushed = {code: self._pushed for code in PUSHED}
         self.remoting: RemotingClient = backend.connect(peer, pushed)
@@ -125,6 +135,13 @@ class GrpcClient:
         if self.user and code not in self._backend.trusted_codes:
             ext = {**(ext or {}), FOR_USER_FIELD: self.user, FOR_SOURCE_FIELD: self.peer[0]}
         command = request(code, header, body, opaque=self.remoting.next_opaque(), ext=ext)
+        try:
+            return await self.remoting.call(address, command, timeout_s)
+        except NotConnectedError as error:
+            if not is_passing(error.__cause__):
+                raise
+        # There are no descriptors left for one more connection: a client that never told settings gives way.
+        await self.make_room()
         return await self.remoting.call(address, command, timeout_s)
 
     # -- members of groups
@@ -238,28 +255,41 @@ class GrpcClients:
             raise _too_many(f"this connection has {CONNECTION_CLIENTS_MAX} clients")
         if user and self._by_user[user] >= USER_CLIENTS_MAX:
             raise _too_many(f"user {user} has {USER_CLIENTS_MAX} clients")
-        if len(self._clients) >= CLIENTS_MAX and not self._make_room():
+        if len(self._clients) >= CLIENTS_MAX and self._make_room() is None:
             raise _too_many(f"this server has {CLIENTS_MAX} clients")
         client = GrpcClient(client_id, peer, self._backend, language, self._now_s(), user)
         client.on_push = self.on_push
+        client.make_room = functools.partial(self.free_connections, client)
         self._clients[user, client_id] = client
         self._by_connection[peer] += 1
         self._by_user[user] += 1
         self._unsettled[client] = None
         return client
 
-    def _make_room(self) -> bool:
+    def _make_room(self) -> GrpcClient | None:
+        """Forget the client that gives way first, and return it; None where none does."""
         while self._unsettled:
             client, _ = self._unsettled.popitem(last=False)
             if client.settings is None and client.tell is None:
                 self.forget(client)
-                return True
+                return client
         while self._quiet:
             client, _ = self._quiet.popitem(last=False)
             if client.tell is None:
                 self.forget(client)
-                return True
-        return False
+                return client
+        return None
+
+    async def free_connections(self, new: GrpcClient) -> None:
+        """End the connections of some clients that give way to a new one."""
+        self._unsettled.pop(new, None)
+        for _ in range(_FREED):
+            client = self._make_room()
+            if client is None:
+                break
+            await client.remoting.close()
+        if not new.is_gone:
+            self._unsettled[new] = None
 
     def seen(self, client_id: str, peer: Peer, user: str = "") -> GrpcClient | None:
         """Return a client that was seen before, with a sign of its life."""

@@ -102,11 +102,13 @@ def up(*words: str) -> Iterator[Up]:
 
 
 @contextmanager
-def proxy_of(*words: str) -> Iterator[str]:
-    """Run `aerobee proxy` with these words on a free port; return its address."""
+def proxy_of(*words: str, files: int = 0) -> Iterator[str]:
+    """Run `aerobee proxy` with these words on a free port; return its address. `files` limits its open files."""
     pipe = subprocess.PIPE
-    words = ("proxy", "--set", "grpcServerPort=0", "--json", *words)
-    process = subprocess.Popen(command(*words), stdout=pipe, text=True, env=environment())
+    started = command("proxy", "--set", "grpcServerPort=0", "--json", *words)
+    if files:
+        started = ["bash", "-c", f'ulimit -n {files}; exec "$@"', "limited", *started]
+    process = subprocess.Popen(started, stdout=pipe, text=True, env=environment())
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
