@@ -129,6 +129,7 @@ def test_a_topic_is_made_changed_written_and_deleted(address: str) -> None:
     (row,) = admin.get("/api/messages?topic=made&tag=T").json()["messages"]["rows"]
     assert row["body"] == "hello"
     assert "4 queues to read" in admin.post("/topics/made/update", {"read": "4", "write": "4"}).text
+    assert "<h1>Delete a topic: made</h1>" in admin.get("/topics/made/delete").text
     assert admin.post("/topics/made/delete", {"typed": "mad"}).status == 400
     assert admin.post("/topics/made/delete", {"typed": "made"}).status == 200
     assert admin.get("/topics/made").status == 404

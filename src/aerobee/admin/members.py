@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.groups import connection_of, group_lag, require_group_exists
@@ -44,6 +44,8 @@ class MemberState(Value):
     properties: Mapping[str, str]
     stack: str | None
     problem: str | None = None
+    # Topics with their filters. All members of a group must have the same ones, or messages are missed.
+    subscriptions: Mapping[str, str] = field(default_factory=dict)
 
 
 async def members_of(admin: AdminConnection, group: str, *, stack: bool = False) -> tuple[MemberState, ...]:
@@ -73,9 +75,11 @@ async def members_of(admin: AdminConnection, group: str, *, stack: bool = False)
             for queue, at in info.mq_table.items()
         ]  # fmt: skip
         queues.sort(key=lambda one: (one.topic, one.broker, one.queue_id))
+        subscribed = {one.topic: one.sub_string for one in info.subscription_set}
         return MemberState(
-            client_id, address, language, version_name(version), tuple(queues), info.properties, info.jstack, problem
-        )
+            client_id, address, language, version_name(version), tuple(queues), info.properties, info.jstack, problem,
+            subscribed,
+        )  # fmt: skip
 
     asked = (state(one.client_id, one.client_addr, one.language, one.version) for one in found.connection_set)
     return tuple(sorted(await asyncio.gather(*asked), key=lambda one: one.client_id))

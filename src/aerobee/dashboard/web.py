@@ -307,7 +307,7 @@ class Web:
         ]
         html = self._renderer.html(
             "action.html",
-            **self._frame(request, caller, entry.title),
+            **self._frame(request, caller, ": ".join((entry.title, *view.path.values()))),
             action=entry,
             problems=view.data.snapshot.problems,
             plan=plan,

@@ -7,9 +7,11 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from aerobee.admin.members import MemberState
 from aerobee.admin.sinkbatches import newest_batches
 from aerobee.admin.waiting import TimedFilter, delay_ms, due_of, offsets_in
 from aerobee.dashboard.auditlogs import END_MAX, EVENTS_MAX, event_of, server_events
+from aerobee.dashboard.pages.members import differing_subscriptions
 from aerobee.dashboard.pages.messages import message_link
 from aerobee.model.message import Message
 from pyspark_rocketmq.jobs.checkpoints import queries_of
@@ -60,6 +62,20 @@ def test_a_message_whose_id_fits_no_path_has_a_page() -> None:
     for text, fits in (("7F0000010000", True), ("a.b-c_1", True), ("../x", False), ("a/b", False), ("..", False)):
         link = message_link(replace(timed(text), topic="orders", message_id=text, offset_id="0A00"))
         assert (link.text, link.path) == (text, f"/messages/orders/{text if fits else '0A00'}")
+
+
+def member(client_id: str, **subscriptions: str) -> MemberState:
+    return MemberState(client_id, "10.0.0.1:1", "JAVA", "V5_5_0", (), {}, None, None, subscriptions)
+
+
+def test_members_that_subscribe_differently_are_named() -> None:
+    alike = [member("a", orders="*", payments="PAID"), member("b", orders="*", payments="PAID")]
+    assert differing_subscriptions(alike) == []
+    # One that does not tell is not one that has none.
+    assert differing_subscriptions([*alike, member("old")]) == []
+    first, second = differing_subscriptions([*alike, member("c", orders="NEW")])
+    assert first == ("Members subscribe to orders differently, so messages are missed. with *: a, b; with NEW: c.")
+    assert second.endswith("not at all: c; with PAID: a, b.")
 
 
 def entry(at_ms: int, **said: object) -> Message:

@@ -9,10 +9,11 @@ from aerobee.admin.groups import list_producers
 from aerobee.admin.members import MemberQueue, MemberState, members_of
 from aerobee.dashboard.blocks import Badge, Block, Cell, Choice, Mono, Note, PageLink, Text, Time, WebPage
 from aerobee.dashboard.pages.groups import tabs
-from aerobee.dashboard.pages.words import broker_link, group_link, several, topic_link, version_text
+from aerobee.dashboard.pages.words import broker_link, group_link, several, several_words, topic_link, version_text
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import PageView, page
 from aerobee.dashboard.security import Role
+from aerobee.model.names import RETRY_PREFIX
 from aerobee.protocol.versions import version_name
 
 _SHOWN_GROUPS = 5
@@ -34,6 +35,8 @@ async def members(view: PageView) -> WebPage:
             f"{len(twice)} queues are with several members now. That is so for a moment after a member came or left."
         )
         blocks.append(Note("twice", words, "warn"))
+    for place, words in enumerate(differing_subscriptions(found)):
+        blocks.append(Note(f"differs{place}", words, "warn"))
     blocks.append(table_of(queues, _QUEUES, view.query, alone=False))
     for place, one in enumerate(found if wants_stacks else ()):
         blocks.append(Text(f"stack{place}", f"Stacks of {one.client_id}", one.stack or "It tells none."))
@@ -41,6 +44,26 @@ async def members(view: PageView) -> WebPage:
     if view.may(Role.operator):
         actions.append(PageLink("Show stacks", f"/groups/{name}/members", {"stacks": "1"}))
     return WebPage(f"Members of {name}", blocks, view.data.snapshot.problems, actions, tabs(name, "members"))
+
+
+def differing_subscriptions(members: Sequence[MemberState]) -> list[str]:
+    """Return a sentence for each topic that some members subscribe to otherwise than the others, or not at all.
+
+    Brokers share the queues out among all members, and what a member did not subscribe to is lost to the group.
+    """
+    telling = [one for one in members if one.subscriptions]
+    told = []
+    for topic in sorted(
+        {topic for one in telling for topic in one.subscriptions if not topic.startswith(RETRY_PREFIX)}
+    ):
+        forms: dict[str, list[str]] = {}
+        for one in telling:
+            form = one.subscriptions.get(topic)
+            forms.setdefault("not at all" if form is None else f"with {form}", []).append(one.client_id)
+        if len(forms) > 1:
+            words = "; ".join(f"{form}: {several_words(who, 3)}" for form, who in sorted(forms.items()))
+            told.append(f"Members subscribe to {topic} differently, so messages are missed. {words}.")
+    return told
 
 
 _MEMBERS: Listing[MemberState] = Listing(
