@@ -50,6 +50,8 @@ class OpenKeys:
     keyed: Keyed
     digests: list[bytes]
     physical_offset: int
+    # Those that a later record has, too: their rows came again after a crash had cut these off.
+    again: set[bytes] = field(default_factory=set)
 
 
 @dataclass(slots=True)

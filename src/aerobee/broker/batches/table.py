@@ -364,6 +364,10 @@ class BatchTable:
             keyed = query.keyed = Keyed(entry.batch, place[0])
         digests = [body[at : at + KEY_SIZE] for at in range(0, len(body) - KEY_SIZE + 1, KEY_SIZE)]
         keyed.groups.setdefault(entry.topic, entry.groups)
+        # Where a crash left only some rows of a record, the others may come again before a record says how many it left.
+        for one in self.open_keys.values():
+            if one.keyed is keyed:
+                one.again.update(digests)
         before = len(keyed.digests)
         keyed.digests.update(digests)
         self.keys += len(keyed.digests) - before
@@ -373,7 +377,7 @@ class BatchTable:
         """Note that only so many rows of these keys are stored: a crash cut off the others."""
         found = self.open_keys.pop(serial, None)
         if found is not None:
-            found.keyed.digests.difference_update(found.digests[rows:])
+            found.keyed.digests.difference_update(set(found.digests[rows:]) - found.again)
             self.keys = sum(len(query.keyed.digests) for query in self.queries.values() if query.keyed is not None)
 
     def rescan_from(self) -> int:

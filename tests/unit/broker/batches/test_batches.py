@@ -257,6 +257,35 @@ def test_writes_cut_short_are_finished(seed: int) -> None:
     run_broker(third, store_config=config, disk=disk.crash(CrashMode.TORN, seed // 2))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_keys_that_are_sent_again_before_the_cut_is_told(seed: int) -> None:
+    """The power goes inside rows with keys. They come again before the broker has said how many it found, and once more
+    after another start: the cut takes away no key of the second request."""
+    keys = [f"k{number}" for number in range(200)]
+    disk = RecordingDisk(seed=seed)
+    config = store_config(sync=False)
+
+    async def first(kit: BrokerKit) -> None:
+        client = kit.connect()
+        await done(client, keyed("k", query="K"))
+        disk.sync_everything()
+        client.send(keyed(*keys, query="K"))
+        await settle()
+
+    async def second(kit: BrokerKit) -> None:
+        await done(kit.connect(), keyed(*keys, query="K"))
+        await kit.pass_time(2)
+
+    async def third(kit: BrokerKit) -> None:
+        await done(kit.connect(), keyed("k", *keys, query="K"))
+        assert sorted(readable(kit)) == sorted(["k", *keys])
+
+    run_broker(first, store_config=config, disk=disk, close=False)
+    disk = disk.crash(CrashMode.TORN, seed)
+    run_broker(second, store_config=config, disk=disk)
+    run_broker(third, store_config=config, disk=disk)
+
+
 def test_keys_and_rows_must_match() -> None:
     async def main(kit: BrokerKit) -> None:
         client = kit.connect()
