@@ -14,7 +14,7 @@ from typing import Final
 from aerobee.hot.wire.frame import Frame
 from aerobee.net.channel import Channel
 from aerobee.net.server import Answer, FastHandler, Handler
-from aerobee.protocol.codes import FLAG_ONEWAY, PrivateRequestCode, RequestCode, ResponseCode
+from aerobee.protocol.codes import FLAG_ONEWAY, MASTER_FIELD, PrivateRequestCode, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 
 # RocketMQ: NettyRemotingAbstract.processRequestCommand. Apache's clients try another broker then.
@@ -64,6 +64,15 @@ SLAVE_READS: Final = frozenset(
     )
 )  # fmt: skip
 
+# Questions that may be meant for the master only: whoever reads up to an end must not take that of a replica which is
+# behind for it.
+_OF_OFFSETS: Final = frozenset(
+    (
+        RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+        RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET,
+    )
+)  # fmt: skip
+
 Authority = Callable[[], bool]
 
 
@@ -84,7 +93,10 @@ def follower_tables(full: Tables, *, slave_reads: bool, commits: bool = False) -
     if commits:
         served |= {RequestCode.UPDATE_CONSUMER_OFFSET}
     return Tables(
-        {code: handler if code in served else reject for code, handler in full.handlers.items()},
+        {
+            code: _told_to(handler, code, _nobody) if code in served else reject
+            for code, handler in full.handlers.items()
+        },
         {code: handler if code in served else reject_frame for code, handler in full.fast.items()},
     )
 
@@ -93,7 +105,9 @@ def leader_tables(full: Tables, has_authority: Authority) -> Tables:
     """Return the tables of a leader: what is not harmless is served only while the leader has authority."""
     return Tables(
         {
-            code: handler if code in HARMLESS else _with_authority(handler, has_authority)
+            code: _told_to(handler, code, has_authority)
+            if code in HARMLESS
+            else _with_authority(handler, has_authority)
             for code, handler in full.handlers.items()
         },
         {code: _frames_with_authority(handler, has_authority) for code, handler in full.fast.items()},
@@ -114,6 +128,23 @@ def reject_frame(channel: Channel, frame: Frame) -> None:
     """Refuse a frame that this role does not serve."""
     if not frame.flag & FLAG_ONEWAY:
         channel.send(response(frame, ResponseCode.SYSTEM_BUSY, remark=REJECTED))
+
+
+def _nobody() -> bool:
+    return False
+
+
+def _told_to(handler: Handler, code: int, has_authority: Authority) -> Handler:
+    """Return a handler that answers everybody, but what is meant for the master only where this broker is that."""
+    if code not in _OF_OFFSETS:
+        return handler
+
+    def guarded(channel: Channel, command: Command) -> Answer:
+        if MASTER_FIELD in command.ext and not has_authority():
+            return reject(channel, command)
+        return handler(channel, command)
+
+    return guarded
 
 
 def _with_authority(handler: Handler, has_authority: Authority) -> Handler:

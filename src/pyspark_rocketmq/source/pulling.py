@@ -239,6 +239,8 @@ class RangePull:
         self._clock = clock or SystemClock()
         self._tries = 0
         self._give_up_s = 0.0
+        # Where the queue ended last, against what the master says.
+        self._doubted = -1
 
     def chunks(self) -> Iterator[RecordChunk | OffsetsChunk]:
         """Yield every answer that holds or names messages."""
@@ -264,7 +266,8 @@ class RangePull:
                 if following is not None and following < self._planned.range.end:
                     connection.post(self._call(following))
                 body = connection.read_body(size)
-                self._tries = 0
+                if following is not None:
+                    self._tries = 0
                 if body:
                     yield RecordChunk(self._planned, body)
                 elif "count" in answer.ext:
@@ -322,8 +325,7 @@ class RangePull:
             if following > asked:
                 self._lost(f"has no file that tells where its messages {asked} to {following - 1} are")
                 return following
-            self._lost(f"ends at {following}: messages up to {self._planned.range.end - 1} are gone")
-            return self._planned.range.end
+            return self._ended(asked, following)
         if code == ResponseCode.TOPIC_NOT_EXIST:
             self._lost(f"is gone, with its messages from {asked} on: {answer.remark}")
             return self._planned.range.end
@@ -342,6 +344,30 @@ class RangePull:
                 f"counts {count} messages at {first} up to {following}, and was asked for those at {asked}"
             )
         return OffsetsChunk(self._planned, first, count)
+
+    def _ended(self, asked: int, end: int) -> int | None:
+        """Return the end of the range, since the queue ends before it, or None to ask a broker that is not behind."""
+        if self._is_behind(asked):
+            self._wait_or_raise(TransportError("it is behind the master of its group", broker=self._planned.address))
+            return None
+        self._lost(f"ends at {end}: messages up to {self._planned.range.end - 1} are gone")
+        return self._planned.range.end
+
+    def _is_behind(self, asked: int) -> bool:
+        """Tell whether the broker that was asked may only be behind: a replica that was away does not have yet what the
+        master of its group has."""
+        client, queue = BlockingClient(self._config), self._queue
+        try:
+            client.route(queue.topic)
+            address = client.require_address(queue)
+            end = client.end_offsets([queue])[queue]
+        except TransportError:
+            return True
+        if end < self._planned.range.end:
+            return False
+        # It may have become the master since it was asked.
+        is_first, self._doubted = self._doubted != asked, asked
+        return is_first or address != self._planned.address
 
     def _lost(self, what: str) -> None:
         queue = self._queue

@@ -10,7 +10,7 @@ from aerobee.broker.config import BrokerConfig
 from aerobee.broker.roles import HARMLESS, REJECTED, SLAVE_READS
 from aerobee.errors import StoreError
 from aerobee.model.topic import TopicConfig
-from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.codes import MASTER_FIELD, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.offset import (
     GetMaxOffsetRequestHeader,
@@ -53,6 +53,20 @@ def test_a_follower_refuses_what_changes_something_as_apaches_slave() -> None:
         assert (await client.call(max_offset())).code == ResponseCode.SUCCESS
 
     run_broker(main, authority=lambda: False, following=True, confirm_limit=0)
+
+
+@pytest.mark.parametrize("following", [False, True])
+def test_who_asks_the_master_for_an_end_is_answered_by_nobody_else(following: bool) -> None:
+    """A follower, and a leader that another one may have replaced, can be behind."""
+
+    async def main(kit: BrokerKit) -> None:
+        client, asked = kit.connect(), max_offset()
+        asked.ext[MASTER_FIELD] = "true"
+        answer = await client.call(asked)
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_BUSY, REJECTED)
+        assert (await client.call(max_offset())).code == ResponseCode.SUCCESS
+
+    run_broker(main, authority=lambda: False, following=following, confirm_limit=0 if following else None)
 
 
 @pytest.mark.parametrize("reads", [False, True])

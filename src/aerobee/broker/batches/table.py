@@ -364,7 +364,7 @@ class BatchTable:
             keyed = query.keyed = Keyed(entry.batch, place[0])
         digests = [body[at : at + KEY_SIZE] for at in range(0, len(body) - KEY_SIZE + 1, KEY_SIZE)]
         keyed.groups.setdefault(entry.topic, entry.groups)
-        # Where a crash left only some rows of a record, the others may come again before a record says how many it left.
+        # Where a crash left only some rows of a record, the others may come again before another says how many it left.
         for one in self.open_keys.values():
             if one.keyed is keyed:
                 one.again.update(digests)

@@ -18,7 +18,7 @@ from aerobee.model.route import TopicRoute
 from aerobee.protocol.bodies.cluster import ClusterInfo
 from aerobee.protocol.bodies.groups import ConsumerList
 from aerobee.protocol.bodies.topics import TopicList
-from aerobee.protocol.codes import AWAY_FIELD, GENERATION_FIELD, RequestCode, ResponseCode
+from aerobee.protocol.codes import AWAY_FIELD, GENERATION_FIELD, MASTER_FIELD, RequestCode, ResponseCode
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.base import Header, decode_header
 from aerobee.protocol.headers.group import GetConsumerListByGroupRequestHeader
@@ -100,10 +100,10 @@ class BlockingClient:
         data = decode_route(answer, "the name server")
         if data is None:
             return None
+        # A slave may be behind: whoever took its end for that of the queue would read less than there is.
         for broker in data.broker_datas:
-            address = broker.address()
-            if address is not None:
-                self._addresses[broker.broker_name] = address
+            if broker.master is not None:
+                self._addresses[broker.broker_name] = broker.master
         route = self._routes[topic] = TopicRoute.of(topic, data)
         return route
 
@@ -244,7 +244,7 @@ class BlockingClient:
         for broker, own in by_broker.items():
             address = self.require_address(own[0])
             try:
-                calls = [Call(code, header(queue), ext=ext) for queue in own]
+                calls = [Call(code, header(queue), ext=(*ext, (MASTER_FIELD, "true"))) for queue in own]
                 address, answers = self._ask_master(address, own[0], calls)
             except TransportError as error:
                 if unreachable is None:
@@ -260,19 +260,24 @@ class BlockingClient:
         return found
 
     def _ask_master(self, address: str, queue: MessageQueue, calls: Sequence[Call]) -> tuple[str, list[Command]]:
-        """Return the answers of the broker of a queue, and its address. If the broker is gone or is not the master any
-        more, ask the one that the route names now."""
+        """Return the answers of the master of a queue's broker group, and its address.
+
+        If that broker is gone or is not the master any more, ask the one that the route names now. Raise TransportError
+        where that is none, or is not the master either.
+        """
         try:
             answers = self.ask(address, calls)
         except TransportError:
             now = self._moved(address, queue)
             if now is None:
                 raise
-            return now, self.ask(now, calls)
-        if any(is_not_master(error_for(one.code, one.remark)) for one in answers if one.code):
+            address, answers = now, self.ask(now, calls)
+        if _are_refused(answers):
             now = self._moved(address, queue)
             if now is not None:
-                return now, self.ask(now, calls)
+                address, answers = now, self.ask(now, calls)
+            if _are_refused(answers):
+                raise TransportError("it is not the master of its group now", broker=address)
         return address, answers
 
     def _moved(self, address: str, queue: MessageQueue) -> str | None:
@@ -283,6 +288,10 @@ class BlockingClient:
             return None
         now = self.address_of(queue)
         return None if now == address else now
+
+
+def _are_refused(answers: Iterable[Command]) -> bool:
+    return any(is_not_master(error_for(one.code, one.remark)) for one in answers if one.code)
 
 
 def _begin(answer: Command) -> tuple[int, str | None]:

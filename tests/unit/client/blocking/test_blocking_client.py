@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from aerobee.broker.roles import REJECTED
 from aerobee.client.blocking import BlockingClient
 from aerobee.client.core import ClientConfig
 from aerobee.errors import TransportError
@@ -14,7 +16,7 @@ from aerobee.errors.codes import NoPermissionError
 from aerobee.model.queue import MessageQueue
 from aerobee.model.route import TopicRouteData
 from aerobee.net.channel import Channel
-from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.codes import MASTER_FIELD, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.offset import GetMaxOffsetResponseHeader
 
@@ -48,6 +50,33 @@ def test_each_queue_is_asked_of_its_broker_and_connections_are_kept(new_cluster:
                 ends = await asyncio.to_thread(client.end_offsets, route.read_queues)
             assert list(ends.values()) == [0, 1, 10, 11]
             assert [len(broker.server.channels) for broker in cluster.brokers] == [1, 1]
+
+    asyncio.run(work())
+
+
+def test_an_end_is_asked_of_masters_only(new_cluster: Any) -> None:
+    """A slave may be behind: its end is not that of the queue. Slaves of RocketMQ answer it."""
+
+    async def work() -> None:
+        async with new_cluster("a") as cluster:
+
+            def follower(channel: Channel, command: Command) -> Command:
+                assert command.ext[MASTER_FIELD] == "true"
+                return response(command, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
+
+            cluster.brokers[0].handlers[RequestCode.GET_MAX_OFFSET] = follower
+            client = client_of(cluster)
+            route = await asyncio.to_thread(client.route, "t")
+            assert route is not None
+            with pytest.raises(TransportError, match="is not the master of its group now"):
+                await asyncio.to_thread(client.end_offsets, route.read_queues)
+            own = cluster.route()
+            (broker,) = own.broker_datas
+            slave = replace(broker, broker_addrs={1: broker.broker_addrs[0]})
+            cluster.extra["led by none"] = replace(own, broker_datas=(slave,))
+            later = client_of(cluster)
+            await asyncio.to_thread(later.route, "led by none")
+            assert later.address_of(MessageQueue("led by none", "a", 0)) is None
 
     asyncio.run(work())
 
