@@ -76,6 +76,8 @@ class GrpcClient:
         # When brokers were told that it is there.
         self.beaten_s = float("-inf")
         self.settings: PbSettings | None = None
+        # How large they were when the client told them.
+        self.settings_bytes = 0
         # Whether it was forgotten: a later call is one of a new client.
         self.is_gone = False
         # Sends a command on the telemetry stream; None while there is none.

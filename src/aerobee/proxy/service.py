@@ -386,6 +386,7 @@ class MessagingService:
             stream.client = client
             stream.tell = client.tell = lambda command: self._tell(sink, call, command)
         try:
+            client.settings_bytes = len(message)
             answer = await telemetry.take_settings(self.backend, client, told.settings)
             sink.send(call, encode(answer))
         except Exception as error:  # noqa: BLE001 - the edge: an unknown failure is answered and logged

@@ -290,6 +290,28 @@ def test_heartbeats_one_after_the_other_are_told_to_brokers_once() -> None:
     with_front(work)
 
 
+def test_heartbeats_with_large_settings_are_told_to_brokers_less_often() -> None:
+    """Each repeats the settings, so a small call would cost the brokers much."""
+
+    async def work(front: FrontKit, peer: FrontPeer) -> None:
+        settings = consumer_settings("G", ["T"] * 25)
+        assert settings.subscription is not None
+        for one in settings.subscription.subscriptions:
+            one.expression = PbFilterExpression(enums.TAG, "x" * 10_000)
+        peer.begin(calls.PbTelemetryCommand(settings=settings), name="Telemetry", ends=False)
+        await front.kit.pass_time(1.0)
+        client = front.service.clients.known("client@1")
+        assert client is not None and client.settings is not None
+        before = client.remoting.next_opaque()
+        for _ in range(40):
+            answer = await peer.call(calls.PbHeartbeatRequest(), calls.PbHeartbeatResponse)
+            assert answer.status is not None and answer.status.code == Code.OK
+            await front.kit.pass_time(1.0)
+        assert client.remoting.next_opaque() - before <= 1 + 40 / 8 + 1
+
+    with_front(work)
+
+
 def test_topics_that_nobody_has_are_looked_for_once_in_two_seconds() -> None:
     async def work(front: FrontKit, peer: FrontPeer) -> None:
         looked: list[str] = []
