@@ -171,6 +171,8 @@ class Bench:
 
     def run(self, front: Front, *, warm: int) -> None:
         with front.running_alone(self.fronts):
+            # Streams of before have ended: nobody answered them while this front was stopped.
+            streams = _settled(front)
             count = round(COUNT * self.scale)
             if warm:
                 self._load(front, "SendMessage", _sends(), warm, 1, 32)
@@ -179,6 +181,7 @@ class Bench:
             self._row(front, "gRPC send 1 KB, 16 x 1", "SendMessage", _sends(), count // 2, 16, 1)
             self._row(front, "gRPC send, fixed 2,000/s", "SendMessage", _sends(), count // 4, 16, 1, RATE)
             self._consume(front, "gRPC", count)
+            streams.clear()
 
     def _consume(self, front: Front, row: str, count: int) -> None:
         """Receive, and acknowledge half of it as fast as that goes and half at a fixed rate."""
@@ -269,11 +272,9 @@ def main() -> int:
     bench: Bench | None = None
     try:
         bench = Bench(names, f"127.0.0.1:{port}", given.scale)
-        streams = []
         for front in bench.fronts:
             front.create_topic(TOPIC, QUEUES)
             front.create_group(GROUP)
-            streams.append(_settled(front))
         for number in range(given.rounds):
             for front in bench.fronts:
                 bench.run(front, warm=given.warm if not number else 0)
