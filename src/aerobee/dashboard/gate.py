@@ -19,7 +19,7 @@ from aerobee.dashboard.security import Person, Role
 from aerobee.dashboard.series import SERIES_MAX, SERIES_OF_A_USER
 from aerobee.dashboard.usersfile import UsersFile
 from aerobee.errors import AerobeeError, BrokerError, ConfigError, InvalidArgumentError, TransportError
-from aerobee.errors.codes import NoPermissionError
+from aerobee.errors.codes import NoPermissionError, SystemFailureError
 from aerobee.net.client import RemotingClient
 from aerobee.protocol.codes import RequestCode
 from aerobee.runtime.seams import Clock
@@ -47,13 +47,14 @@ class Gate:
         self.mode = Mode.file if self._file is not None else Mode.cluster
 
     async def open(self) -> None:
-        """Find out whether the cluster has users. Raise TransportError if it does not answer for long."""
+        """Find out whether the cluster has users. Raise AerobeeError if it tells nothing for long."""
         until_s = self._clock.monotonic() + self._options.patience_s
         while self._file is None:
             try:
                 self.mode = Mode.cluster if await self._has_users() else Mode.open
                 break
-            except TransportError:
+            except (TransportError, SystemFailureError):
+                # Apache's broker fails so for some seconds after its start, while a statistic has no sample.
                 if self._clock.monotonic() > until_s:
                     raise
                 await asyncio.sleep(_LOOK_S)
