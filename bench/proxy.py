@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import grpc
 import hpack
 from bench import table
 from bench.contenders import _JVM, PROJECT, Contender, build_loadgen
@@ -170,9 +171,10 @@ class Bench:
         self.figures: table.Figures = {}
 
     def run(self, front: Front, *, warm: int) -> None:
+        # Streams of before have ended, because this front was stopped. The other one must run: settings are told to all
+        # brokers.
+        streams = _settled(front)
         with front.running_alone(self.fronts):
-            # Streams of before have ended: nobody answered them while this front was stopped.
-            streams = _settled(front)
             count = round(COUNT * self.scale)
             if warm:
                 self._load(front, "SendMessage", _sends(), warm, 1, 32)
@@ -242,13 +244,23 @@ class Bench:
 
 
 def _settled(front: Front) -> list[object]:
-    """Return the telemetry streams of the client that the load generator acts for: Apache's proxy wants settings."""
-    found = []
-    for settings in (producer_settings(TOPIC), consumer_settings(GROUP, [TOPIC])):
-        peer = GrpcPeer(f"127.0.0.1:{front.grpc_port}", CLIENT)
-        stream = peer.telemetry()
-        stream.settle(settings)
-        found.append(stream)
+    """Return the telemetry streams of the client that the load generator acts for: Apache's proxy wants settings.
+
+    A front that was stopped meanwhile finds its connections to the name server gone, and refuses the first ones.
+    """
+    for last in (False, False, False, True):
+        found: list[object] = []
+        try:
+            for settings in (producer_settings(TOPIC), consumer_settings(GROUP, [TOPIC])):
+                stream = GrpcPeer(f"127.0.0.1:{front.grpc_port}", CLIENT).telemetry()
+                stream.settle(settings)
+                found.append(stream)
+        except grpc.RpcError:
+            if last:
+                raise
+            time.sleep(1)
+        else:
+            break
     return found
 
 
