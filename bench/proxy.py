@@ -246,7 +246,7 @@ class Bench:
 def _settled(front: Front) -> list[object]:
     """Return the telemetry streams of the client that the load generator acts for: Apache's proxy wants settings.
 
-    A front that was stopped meanwhile finds its connections to the name server gone, and refuses the first ones.
+    A front that was stopped until now may refuse the first ones.
     """
     for last in (False, False, False, True):
         found: list[object] = []
