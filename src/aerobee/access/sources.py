@@ -19,12 +19,6 @@ _MAPPED: Final = 96
 _TEXT_MAX: Final = 64
 
 
-def host_of(remote_address: str) -> str:
-    """Return the host of `host:port` or `[host]:port`, without brackets."""
-    host, _, _ = remote_address.rpartition(":")
-    return host.strip("[]")
-
-
 def address_of(host: str) -> Address | None:
     """Return the address that a text names, or None. A zone (`fe80::1%eth0`) does not count."""
     try:

@@ -19,7 +19,6 @@ from aerobee.runtime.seams import Clock
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import get_log
 
-DASHBOARD_PORT: Final = 8088
 _STOP_PATIENCE_S: Final = 10.0
 _log = get_log("up")
 

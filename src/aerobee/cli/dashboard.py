@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import getpass
 import sys
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import click
 
@@ -29,13 +29,6 @@ class _Given(LogOptions):
     read_only: bool
     viewer_bodies: bool
     insecure: bool
-
-
-class _Adding(TypedDict):
-    """The options that make a line of the users file."""
-
-    add: str | None
-    role: str
 
 
 @click.command()

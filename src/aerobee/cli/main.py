@@ -43,9 +43,6 @@ _COMMANDS: Final = {
 }
 
 
-_FORM: Final = "compiled" if is_compiled() else "interpreted"
-
-
 class _Commands(CommandGroup):
     """Imports a command only when it is used, so that `aerobee up` does not load `aerobee store`."""
 

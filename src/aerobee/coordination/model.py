@@ -115,10 +115,6 @@ class KeyModel:
         """Return the time to live that each lease was granted."""
         return {number: lease.ttl_s for number, lease in self._leases.items()}
 
-    def remaining_s(self, lease: int, now: float) -> float:
-        """Return how long a lease lives if nobody keeps it alive. Raise LeaseMissingError if there is none."""
-        return max(0.0, self._lease(lease).ends_at - now)
-
     # --- changing
 
     def txn(self, txn: Txn) -> TxnResult:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from aerobee.model.dataversion import DataVersion
 from aerobee.model.fields import bool_of, int_key, int_of, map_of, objects_of, str_of, tables_of
 from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.model.queue import MessageQueue
@@ -220,13 +219,3 @@ def _static_endpoints(topic: str, data: TopicRouteData) -> dict[MessageQueue, st
             queue = MessageQueue(topic, LOGICAL_BROKER_PREFIX + suffix, i)
             result[queue] = owner.get(i, NO_LOGICAL_BROKER)
     return result
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerLiveInfo:
-    """A registered broker as the name server remembers it. RocketMQ: RouteInfoManager, BrokerLiveInfo."""
-
-    last_update_timestamp: int
-    heartbeat_timeout_millis: int
-    data_version: DataVersion
-    ha_server_addr: str = ""

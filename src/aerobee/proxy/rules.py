@@ -27,7 +27,6 @@ NO_LITE_TOPICS: Final = "lite topics are not served: use a topic of its own, or 
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LITE: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_RESERVED_NAMES: Final = frozenset(("TBW102",))
 
 
 def topic_of(resource: PbResource | None) -> str:

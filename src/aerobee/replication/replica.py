@@ -249,11 +249,6 @@ class Replica:
         if self.machine.is_leading:
             raise WithheldError(f"the role of master did not go to replica {target}: it was not level in time")
 
-    def resign(self, reason: str) -> None:
-        """Give up the role of master at once, because this replica cannot do its work any more."""
-        self.machine.leave(reason, failed=True)
-        self._step()
-
     # ---- time and effects
 
     def now(self) -> float:

@@ -505,16 +505,3 @@ def is_live(view: GroupView, number: int, incarnation: str) -> bool:
     """Tell whether a replica's lease is alive under this incarnation."""
     live = view.live.get(number)
     return live is not None and live.incarnation == incarnation
-
-
-def forced_state(state: GroupState, number: int, incarnation: str, why: str) -> GroupState:
-    """Return the state in which an operator makes a replica the only member of the set: what only others have stored
-    is lost. It becomes master by an election."""
-    return replace(
-        state,
-        master=None,
-        in_sync={number: incarnation},
-        eligible={},
-        revision=0,
-        forced=why or "an operator forced it",
-    )

@@ -16,7 +16,7 @@ Apache writes in place and reads ours as its own.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from aerobee.errors import StoreError
@@ -51,25 +51,6 @@ class Checkpoint:
             self.confirm_phy_offset,
             self.logics_physical_offset,
         )
-
-    def within(self, log_start: int, log_end: int) -> tuple[Checkpoint, list[str]]:
-        """Return the values brought within the log's bounds, and a sentence for each that was not.
-
-        `masterFlushedOffset` is another broker's and may lie beyond our end.
-        """
-        problems: list[str] = []
-        logics = self.logics_physical_offset
-        if logics > log_end:
-            problems.append(f"logicsPhysicalOffset {logics} lies beyond the log's end {log_end}: brought to it")
-            logics = log_end
-        elif 0 < logics < log_start:
-            # This is no damage: the segments below were deleted since.
-            logics = log_start
-        confirm = self.confirm_phy_offset
-        if confirm > log_end:
-            problems.append(f"confirmPhyOffset {confirm} lies beyond the log's end {log_end}: brought to it")
-            confirm = log_end
-        return replace(self, logics_physical_offset=logics, confirm_phy_offset=confirm), problems
 
 
 def decode_checkpoint(data: bytes) -> tuple[Checkpoint, list[str]]:

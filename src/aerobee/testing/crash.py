@@ -27,7 +27,6 @@ class CrashMode(Enum):
 
 #: These depend on no seed.
 FIXED_MODES = (CrashMode.NONE, CrashMode.ALL, CrashMode.ALL_BUT_FIRST, CrashMode.LAST_ONLY)
-SEEDED_MODES = tuple(mode for mode in CrashMode if mode not in FIXED_MODES)
 
 
 _SLICES = {

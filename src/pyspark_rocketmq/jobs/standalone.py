@@ -74,10 +74,6 @@ class StandaloneCluster:
         if self._temporary is not None:
             self._temporary.cleanup()
 
-    def kill_worker(self, number: int) -> None:
-        """Kill a worker with `kill -9`. The master gives its work to another one."""
-        self._processes[1 + number].kill()
-
     def wait(self) -> None:
         """Wait until the master ends."""
         self._processes[0].wait()

@@ -9,7 +9,7 @@ import pytest
 
 from aerobee.access.policies import Acl, Action, PolicyDecision, PolicyEntry, PolicyType, Resource, ResourceKind
 from aerobee.access.refusal import AccessRefusedError
-from aerobee.access.sources import address_of, host_of, is_within, network_of
+from aerobee.access.sources import address_of, is_within, network_of
 from aerobee.access.users import User, UserType
 from aerobee.access.verdicts import Claim, decide
 from aerobee.protocol.codes import ResponseCode
@@ -81,10 +81,6 @@ def test_source_ip_forms(rule: str, address: str, inside: bool) -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(AccessRefusedError):
         network_of(text)
-
-
-def test_the_host_of_a_connection_has_no_port_and_no_brackets() -> None:
-    assert [host_of(one) for one in ("10.0.0.1:80", "[::1]:80")] == ["10.0.0.1", "::1"]
 
 
 # -- which entry decides

@@ -183,7 +183,7 @@ def test_what_is_saved_comes_back_and_leases_begin_anew() -> None:
     back = KeyModel.load(model.save(), now=100.0)
     whole = ReadKeys(key=b"\0", end=b"\0")
     assert (back.read(whole), back.revision, back.cluster) == (model.read(whole), model.revision, 7)
-    assert back.remaining_s(lease, 100.0) == 4.0
+    assert (back.leases(), back.next_end()) == ({lease: 4}, 104.0)
     assert back.grant(4, now=100.0)[0] != lease
     with pytest.raises(RevisionCompactedError):
         back.since(whole, model.revision)

@@ -15,7 +15,6 @@ from aerobee.replication.roles import (
     Propose,
     ReplicaMachine,
     RoleSettings,
-    forced_state,
 )
 from aerobee.replication.values import GroupState, GroupView, LiveReplica, ReplicaMember, ReplicaRole
 
@@ -319,10 +318,3 @@ def test_a_directory_with_foreign_messages_does_not_join() -> None:
     found = machine(3, has_log=True)
     effects = found.viewed(view(state(1, 1, 2), 10), 0.0)
     assert isinstance(effects[0], Halt) and "never in this group" in effects[0].reason
-
-
-def test_an_operator_can_force_a_replica_into_the_set() -> None:
-    forced = forced_state(state(2, 2), 3, INCARNATIONS[3], "both others burnt")
-    found = machine(3)
-    found.viewed(view(replace(forced, revision=20), 20), 0.0)
-    assert proposal(found.tick(0.1, 0)).new.master == 3

@@ -99,18 +99,8 @@ def test_short_and_negative_values_count_as_nothing() -> None:
     assert "byte 40" in problems[0]
 
 
-def test_offsets_beyond_the_log_are_brought_back_and_reported() -> None:
-    value, problems = Checkpoint(logics_physical_offset=900, confirm_phy_offset=901).within(100, 500)
-    assert (value.logics_physical_offset, value.confirm_phy_offset) == (500, 500)
-    assert len(problems) == 2
-    value, problems = Checkpoint(logics_physical_offset=50).within(100, 500)
-    assert value.logics_physical_offset == 100
-    assert problems == []
-
-
-@given(st.binary(max_size=60), st.integers(0, 1000), st.integers(0, 1000))
-def test_no_bytes_lead_beyond_the_log(data: bytes, start: int, length: int) -> None:
+@given(st.binary(max_size=60))
+def test_no_bytes_give_a_negative_offset(data: bytes) -> None:
     value, _ = decode_checkpoint(data)
-    bounded, _ = value.within(start, start + length)
-    assert 0 <= bounded.logics_physical_offset <= start + length
-    assert 0 <= bounded.confirm_phy_offset <= start + length
+    assert value.logics_physical_offset >= 0
+    assert value.confirm_phy_offset >= -1

@@ -102,11 +102,6 @@ class PopLedger:
         return table
 
     @property
-    def is_used(self) -> bool:
-        """Tell whether the journal holds anything."""
-        return self._journal.end_offset > 0
-
-    @property
     def unpictured(self) -> int:
         """Return how many bytes of the journal no picture tells of: what a start has read, or would read now."""
         return self._grown

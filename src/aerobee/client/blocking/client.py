@@ -132,25 +132,14 @@ class BlockingClient:
 
     # -- offsets: all queues of a broker are asked for together
 
-    def begin_offsets(
-        self, queues: Iterable[MessageQueue], unreachable: Unreachable | None = None
-    ) -> dict[MessageQueue, int]:
-        """Return the offset of the oldest message of each queue.
-
-        A broker that cannot be reached raises TransportError; where `unreachable` is given it is called instead, and
-        the queues of that broker are left out.
-        """
-        return self._each(
-            queues, RequestCode.GET_MIN_OFFSET, lambda q: GetMinOffsetRequestHeader(topic=q.topic, queue_id=q.queue_id,
-            bname=q.broker_name), lambda answer: decode_header(GetMinOffsetResponseHeader, answer).offset, unreachable,
-        )  # fmt: skip
-
     def begins(
         self, queues: Iterable[MessageQueue], unreachable: Unreachable | None = None
     ) -> dict[MessageQueue, tuple[int, str | None]]:
         """Return the offset of the oldest message of each queue, and the generation of its topic on that broker.
 
-        The generation is '' for a topic without one, and None where the broker does not tell it (Apache's).
+        The generation is '' for a topic without one, and None where the broker does not tell it (Apache's). A broker
+        that cannot be reached raises TransportError. Where `unreachable` is given, it is called instead, and the queues
+        of that broker are left out.
         """
         return self._each(
             queues, RequestCode.GET_MIN_OFFSET, lambda q: GetMinOffsetRequestHeader(topic=q.topic, queue_id=q.queue_id,
@@ -160,7 +149,7 @@ class BlockingClient:
     def end_offsets(
         self, queues: Iterable[MessageQueue], unreachable: Unreachable | None = None
     ) -> dict[MessageQueue, int]:
-        """Return the offset that the next message of each queue will get. For `unreachable` see `begin_offsets`."""
+        """Return the offset that the next message of each queue will get. For `unreachable` see `begins`."""
         return self._each(
             queues, RequestCode.GET_MAX_OFFSET, lambda q: GetMaxOffsetRequestHeader(topic=q.topic, queue_id=q.queue_id,
             bname=q.broker_name), lambda answer: decode_header(GetMaxOffsetResponseHeader, answer).offset, unreachable,
