@@ -75,7 +75,7 @@ class Forwarder:
         # Requests that wait for their turn, and whether the master has served one. Until then one is tried at a time.
         self._waiting: deque[_Request] = deque()
         self._serves = False
-        self._is_probing = False
+        self._probe: _Request | None = None
         self._is_timed = False
         # How many requests were passed on.
         self.forwarded = 0
@@ -98,6 +98,7 @@ class Forwarder:
         if address != self._target:
             self._target = address
             self._serves = False
+            self._probe = None
             if address and self._clock.monotonic() < self._until_s:
                 self._connect()
 
@@ -174,9 +175,12 @@ class Forwarder:
         """Pass on what waits, in the order in which it came.
 
         Until the new master has served one request, only one is under way. Else it could refuse a send and take a later
-        one, and the first would be stored behind it.
+        one, and the first would be stored behind it. A master that is silent blocks the others for `HOLD_S` at most: if
+        it refuses the first one after that, the client hears so.
         """
         loop = asyncio.get_running_loop()
+        if self._probe is not None and self._probe.until_s <= loop.time():
+            self._probe = None
         while self._waiting and self._waiting[0].until_s <= loop.time():
             late = self._waiting.popleft()
             self._answer(late, reject(late.channel, late.command))
@@ -184,9 +188,11 @@ class Forwarder:
         if link is None:
             self._connect()
         else:
-            while self._waiting and not self._is_probing:
-                self._is_probing = not self._serves
-                self._pass(link, self._waiting.popleft(), self._target)
+            while self._waiting and self._probe is None:
+                request = self._waiting.popleft()
+                if not self._serves:
+                    self._probe = request
+                self._pass(link, request, self._target)
         if self._waiting:
             self._time()
 
@@ -195,19 +201,18 @@ class Forwarder:
         self._pump()
 
     def _pass(self, link: Link, request: _Request, target: str) -> None:
-        is_probe = self._is_probing
+        is_probe = self._probe is request
 
         def answered(answer: Command | AerobeeError) -> None:
             refused = isinstance(answer, Command) and is_rejection(answer)
-            if is_probe:
-                self._is_probing = False
-                self._serves = not refused and isinstance(answer, Command) and target == self._target
-            elif refused:
-                self._serves = False
-            if is_probe and refused:
+            if target == self._target and isinstance(answer, Command) and (is_probe or refused):
+                self._serves = not refused
+            if is_probe and refused and self._probe is request:
                 self._waiting.appendleft(request)
             else:
                 self._answer(request, answer)
+            if self._probe is request:
+                self._probe = None
             if self._waiting and refused:
                 self._time()  # to ask again at once would keep it busy
             elif self._waiting:

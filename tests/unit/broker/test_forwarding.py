@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable
 from aerobee.broker.forwarding import FORWARD_S, FORWARDED, HOLD_S, IN_FLIGHT_MAX, Forwarder
 from aerobee.broker.roles import REJECTED, Tables, leader_tables
 from aerobee.model.topic import TopicConfig
+from aerobee.net.channel import Channel
 from aerobee.net.client import RemotingClient
 from aerobee.net.server import Server
-from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.command import Command, response
 from aerobee.runtime.tasks import Tasks
 from aerobee.testing.brokerkit import BrokerKit
 from aerobee.testing.clock import VirtualClock
@@ -20,13 +22,20 @@ from aerobee.testing.net import SimNet
 from aerobee.testing.sendkit import send
 from aerobee.testing.workload import RawClient
 
-OLD, NEW = "10.0.1.1:10911", "10.0.1.2:10911"
+OLD, NEW, HUNG = "10.0.1.1:10911", "10.0.1.2:10911", "10.0.1.3:10911"
 
 
 def run(
     main: Callable[[Forwarder, RawClient, BrokerKit], Awaitable[None]], leads: Callable[[], bool] = lambda: True
 ) -> None:
-    """Run a test with an old master that forwards, a client of it, and the new master, which may not lead yet."""
+    """Run a test with an old master that forwards, a client of it, and the new master, which may not lead yet.
+
+    A third broker says nothing to the first send that it gets.
+    """
+    unheard = [True]
+
+    def on_send(channel: Channel, command: Command) -> Command | None:
+        return None if unheard and unheard.pop() else response(command)
 
     async def body(loop: VirtualLoop) -> None:
         net, clock = SimNet(loop, seed=1), VirtualClock(loop.time)
@@ -42,8 +51,10 @@ def run(
             for kit, host, handlers, fast in (
                 (old, "10.0.1.1", tables.handlers, tables.fast),
                 (new, "10.0.1.2", served.handlers, served.fast),
+                (None, "10.0.1.3", {RequestCode.SEND_MESSAGE_V2: on_send}, {}),
             ):
-                server = Server(host, handlers, clock=clock, fast=fast, observer=kit.broker.effects, net=net.host(host))
+                observer = kit.broker.effects if kit else None
+                server = Server(host, handlers, clock=clock, fast=fast, observer=observer, net=net.host(host))
                 await server.listen(host, 10911)
                 servers.append(server)
             tasks.start(ticking(new), name="tick")
@@ -147,6 +158,40 @@ def test_nobody_waits_longer_than_two_seconds() -> None:
         assert HOLD_S <= asyncio.get_running_loop().time() - began_s < HOLD_S + 0.5
 
     run(main, lambda: False)
+
+
+def test_a_silent_master_does_not_hold_up_the_next_one() -> None:
+    """A send that one master does not answer is under way when the group chooses another one."""
+
+    async def main(forwarder: Forwarder, client: RawClient, new: BrokerKit) -> None:
+        loop = asyncio.get_running_loop()
+        forwarder.begin()
+        forwarder.aim(HUNG)
+        first = asyncio.ensure_future(client.send("T", 0, b"first"))
+        await asyncio.sleep(0.5)
+        forwarder.aim(NEW)
+        began_s = loop.time()
+        assert (await client.send("T", 0, b"second")).code == ResponseCode.SUCCESS
+        assert loop.time() - began_s < 0.2
+        assert not first.done()
+        assert (await first).remark == REJECTED
+
+    run(main)
+
+
+def test_a_send_without_an_answer_holds_up_the_next_one_for_two_seconds() -> None:
+    async def main(forwarder: Forwarder, client: RawClient, new: BrokerKit) -> None:
+        loop = asyncio.get_running_loop()
+        forwarder.begin()
+        forwarder.aim(HUNG)
+        began_s = loop.time()
+        first = asyncio.ensure_future(client.send("T", 0, b"first"))
+        await asyncio.sleep(1)
+        assert (await client.send("T", 0, b"second")).code == ResponseCode.SUCCESS
+        assert HOLD_S <= loop.time() - began_s < HOLD_S + 0.5
+        assert (await first).remark == REJECTED
+
+    run(main)
 
 
 def test_what_waits_when_the_broker_stops_starts_nothing() -> None:
