@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal, TypedDict, Unpack
 
 import click
@@ -15,11 +15,18 @@ from aerobee.cli.messages import print_message
 from aerobee.cli.output import console, print_json, show_time, table
 from aerobee.cli.remote import converse, ending, options, say_problems
 from aerobee.client.consumer import LitePullConsumer, PullResult
+from aerobee.errors import AerobeeError, TransportError
+from aerobee.errors.codes import FlowControlError, NotLeaderError, ServiceNotAvailableError, SystemBusyError
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
+from aerobee.runtime.clock import SystemClock
 
 _BATCH = 32
-_WAIT_S = 15.0
+_WAIT_S = 5.0
+# How soon a broker that did not answer is asked again.
+_AGAIN_S = 1.0
+# What a broker that hangs, starts or stops brings about. Another error ends the command.
+_NO_ANSWER = (TransportError, ServiceNotAvailableError, SystemBusyError, FlowControlError, NotLeaderError)
 
 
 class _Held(TypedDict):
@@ -60,6 +67,9 @@ def tail(
 ) -> int:
     """Print messages as they arrive, like `tail -f`. No group is created and no progress is saved. Ctrl-C stops it.
 
+    A broker that does not answer is named on stderr, and the others are followed. Its messages come once it answers;
+    with --until-end they are left out, and the exit code is 3.
+
     With --in-flight it prints instead what members of groups that pop hold of the topic, and ends.
     """
     if held["group"] is not None and not held["in_flight"]:
@@ -68,8 +78,8 @@ def tail(
         return _show_in_flight(namesrv, timeout_s, topic, held["group"] or "", as_json)
     missing = converse(namesrv, timeout_s, lambda admin: admin.missing_from(topic))
     say_problems(missing)
-    asyncio.run(_Tail(namesrv, topic, (tags, sql92), count, as_json).run(last, until_end))
-    return ending(missing)
+    silent = asyncio.run(_Tail(namesrv, topic, (tags, sql92), count, as_json).run(last, until_end))
+    return ending((*missing, *silent))
 
 
 def _show_in_flight(namesrv: str, timeout_s: float, topic: str, group: str, as_json: bool) -> int:
@@ -96,7 +106,10 @@ def _show_in_flight(namesrv: str, timeout_s: float, topic: str, group: str, as_j
 
 
 class _Tail:
-    """Follows every queue of a topic with a task that waits in a long poll."""
+    """Follows every queue of a topic with a task that waits in a long poll.
+
+    A broker that does not answer is named on stderr. The others are followed meanwhile, and it is asked again.
+    """
 
     def __init__(
         self, namesrv: str, topic: str, wanted: tuple[str, str | None], count: int | None, as_json: bool
@@ -107,16 +120,21 @@ class _Tail:
         self._left = count
         self._as_json = as_json
         self._enough = asyncio.Event()
+        # The queues whose last request was not answered.
+        self._silent: set[MessageQueue] = set()
+        self._began_ms = SystemClock().now_ms()
 
-    async def run(self, last: int, until_end: bool) -> None:
+    async def run(self, last: int, until_end: bool) -> list[str]:
+        """Print messages until the end. Return the names of the brokers that are silent then."""
         async with self._consumer as consumer:
             queues = await consumer.queues(self._topic)
-            ends = {queue: await consumer.end_offset(queue) for queue in queues}
-            begins = {queue: await consumer.begin_offset(queue) for queue in queues}
-            starts = await self._last(last, begins, ends)
+            spans = await self._spans(queues)
+            await self._last(last, spans)
+            ends = {queue: span.stop for queue, span in spans.items()}
             follows = [
-                asyncio.create_task(self._follow(queue, starts[queue], ends[queue] if until_end else None))
+                asyncio.create_task(self._follow(queue, ends.get(queue), ends[queue] if until_end else None))
                 for queue in queues
+                if queue in ends or not until_end
             ]
             enough = asyncio.create_task(self._enough.wait())
             try:
@@ -125,6 +143,7 @@ class _Tail:
                 for task in (*follows, enough):
                     task.cancel()
                 await asyncio.gather(*follows, enough, return_exceptions=True)
+        return sorted({queue.broker_name for queue in self._silent})
 
     @staticmethod
     async def _until_over(follows: Iterable[asyncio.Task[None]], enough: asyncio.Task[Literal[True]]) -> None:
@@ -136,15 +155,34 @@ class _Tail:
                 task.result()
             pending -= done
 
-    async def _last(
-        self, last: int, begins: dict[MessageQueue, int], ends: dict[MessageQueue, int]
-    ) -> dict[MessageQueue, int]:
-        """Print the newest `last` messages of all queues, oldest first. Return the next offset of each queue."""
+    async def _spans(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, range]:
+        """Return the offsets of the queues whose brokers answer. Raise the error if none answers."""
+        asked = await asyncio.gather(*map(self._span, queues))
+        spans = {queue: span for queue, span in zip(queues, asked, strict=True) if isinstance(span, range)}
+        for queue, span in zip(queues, asked, strict=True):
+            if not isinstance(span, range):
+                if not spans:
+                    raise span
+                self._lost(queue, span)
+        return spans
+
+    async def _span(self, queue: MessageQueue) -> range | AerobeeError:
+        try:
+            return range(await self._consumer.begin_offset(queue), await self._consumer.end_offset(queue))
+        except _NO_ANSWER as error:
+            return error
+
+    async def _last(self, last: int, spans: dict[MessageQueue, range]) -> None:
+        """Print the newest `last` messages of all queues, oldest first."""
         found = []
-        for queue, end in ends.items():
-            offset = max(begins[queue], end - last)
-            while offset < end:
-                pulled = await self._pull(queue, offset, 0.0)
+        for queue, span in spans.items():
+            offset = max(span.start, span.stop - last)
+            while offset < span.stop and not self._is_silent(queue.broker_name):
+                try:
+                    pulled = await self._pull(queue, offset, 0.0)
+                except _NO_ANSWER as error:
+                    self._lost(queue, error)
+                    break
                 found += pulled.messages
                 if pulled.next_offset <= offset:
                     break
@@ -152,14 +190,39 @@ class _Tail:
         found.sort(key=lambda one: (one.store_timestamp, one.broker, one.queue_id, one.queue_offset))
         for message in found[-last:] if last else []:
             self._print(message)
-        return ends
 
-    async def _follow(self, queue: MessageQueue, offset: int, end: int | None) -> None:
-        while end is None or offset < end:
-            pulled = await self._pull(queue, offset, _WAIT_S)
+    async def _follow(self, queue: MessageQueue, offset: int | None, end: int | None) -> None:
+        """Print what arrives at a queue from an offset, or from the start of the command, up to an end."""
+        while offset is None or end is None or offset < end:
+            try:
+                if offset is None:
+                    offset = await self._consumer.offset_at(queue, self._began_ms)
+                pulled = await self._pull(queue, offset, _WAIT_S)
+            except _NO_ANSWER as error:
+                self._lost(queue, error)
+                if end is not None:
+                    return
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            self._found(queue)
             for message in pulled.messages:
                 self._print(message)
             offset = pulled.next_offset
+
+    def _lost(self, queue: MessageQueue, error: AerobeeError) -> None:
+        is_known = self._is_silent(queue.broker_name)
+        self._silent.add(queue)
+        if not is_known:
+            say_problems([f"what {queue.broker_name} holds is missing until it answers: {error}"])
+
+    def _found(self, queue: MessageQueue) -> None:
+        if queue in self._silent:
+            self._silent.discard(queue)
+            if not self._is_silent(queue.broker_name):
+                click.echo(f"{queue.broker_name} answers again", err=True)
+
+    def _is_silent(self, broker_name: str) -> bool:
+        return any(queue.broker_name == broker_name for queue in self._silent)
 
     async def _pull(self, queue: MessageQueue, offset: int, wait_s: float) -> PullResult:
         tags, sql92 = self._wanted
