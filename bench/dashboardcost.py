@@ -11,12 +11,8 @@ that it follows, each alone.
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 from aerobee.dashboard.collector import STEP_S
 from aerobee.dashboard.pages.tail import PULL, TURN_S
@@ -28,6 +24,7 @@ from aerobee.protocol.headers.group import GetConsumerConnectionListRequestHeade
 from aerobee.protocol.headers.offset import GetMaxOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.protocol.headers.topic import GetTopicStatsInfoRequestHeader
+from aerobee.testing.callgrind import instructions
 
 TOPICS = GROUPS = 20
 QUEUES = 4
@@ -138,26 +135,10 @@ def void(result: object) -> None:
     """Drop a result that nobody needs."""
 
 
-def instructions(kind: str, count: int) -> int:
-    """Return what callgrind counts for a whole run."""
-    with tempfile.TemporaryDirectory() as work:
-        out = Path(work) / "out"
-        words = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", sys.executable, __file__]
-        done = subprocess.run(
-            [*words, kind, str(count)], capture_output=True, text=True, check=False,
-            env={**os.environ, "PYTHONHASHSEED": "0"},
-        )  # fmt: skip
-        if done.returncode:
-            raise SystemExit(done.stderr[-2000:])
-        found = re.search(r"^(?:summary|totals): (\d+)", out.read_text(), re.MULTILINE)
-        assert found is not None
-        return int(found[1])
-
-
 def cost(kind: str) -> float:
     """Return the instructions of one send, of one step of the collector, or of one second of a tail."""
     long, short = _COUNTS[kind]
-    return (instructions(kind, long) - instructions(kind, short)) / (long - short)
+    return (instructions(__file__, kind, long) - instructions(__file__, kind, short)) / (long - short)
 
 
 def main(arguments: list[str]) -> int:

@@ -9,16 +9,13 @@ runs of different lengths are subtracted: what starts and ends the process falls
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, encode_command, request
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
+from aerobee.testing.callgrind import instructions
 
 SHORT, LONG = 400, 1600
 KINDS = ("alone", "pipelined", "pull")
@@ -81,26 +78,11 @@ def void(result: object) -> None:
     """Drop a result that nobody needs."""
 
 
-def instructions(kind: str, count: int, measured: bool) -> int:
-    """Return what callgrind counts for a whole run."""
-    with tempfile.TemporaryDirectory() as work:
-        out = Path(work) / "out"
-        words = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", sys.executable, __file__]
-        done = subprocess.run(
-            [*words, kind, str(count), str(int(measured))], capture_output=True, text=True, check=False,
-            # Sets and dicts of names lie in memory as in every other run.
-            env={**os.environ, "PYTHONHASHSEED": "0"},
-        )  # fmt: skip
-        if done.returncode:
-            raise SystemExit(done.stderr[-2000:])
-        found = re.search(r"^(?:summary|totals): (\d+)", out.read_text(), re.MULTILINE)
-        assert found is not None
-        return int(found[1])
-
-
 def cost(kind: str, measured: bool) -> float:
     """Return the instructions of one message."""
-    return (instructions(kind, LONG, measured) - instructions(kind, SHORT, measured)) / (LONG - SHORT)
+    return (instructions(__file__, kind, LONG, int(measured)) - instructions(__file__, kind, SHORT, int(measured))) / (
+        LONG - SHORT
+    )
 
 
 def main(arguments: list[str]) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from aerobee.cli.main import main
 from aerobee.runtime.disk import InlineDisk
 from aerobee.store.durablemark import DurableMark
 from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.waiting import wait_until
 
 TOPIC = "orders"
 # Small segments, so that some fill up while a backup runs.
@@ -60,16 +60,6 @@ class Writer:
             assert self._grown.wait_for(lambda: len(self.receipts) >= count, 60)
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Wait until a broker has saved something, which it does every few seconds."""
-    pause = threading.Event()
-    for _ in range(600):
-        if holds():
-            return
-        pause.wait(0.05)
-    raise AssertionError("not within 30 s")
-
-
 def synced(store: Path) -> int:
     """Return how far the broker notes the log to be synced."""
     mark = DurableMark(InlineDisk(), str(store / "config"))
@@ -100,14 +90,14 @@ def test_backup_while_writing(tmp_path: Path) -> None:
         with sync.LitePullConsumer(cluster.namesrv, group="billing") as puller, Writer(cluster.namesrv) as writer:
             puller.commit({MessageQueue(TOPIC, cluster.broker_name(0), 0): 7})
             saved = store / "config" / "consumerOffset.json"
-            until(lambda: saved.exists() and "orders@billing" in saved.read_text())
+            wait_until(lambda: saved.exists() and "orders@billing" in saved.read_text())
             writer.wait_for(1500)
             first = json.loads(aerobee("store", "backup", str(store), "--to", str(place), "--json").stdout)
             assert first["linked"] >= 1 and first["mark"] > 1 << 20
             seen = len(writer.receipts)
             newest = max(first["mark"], int(writer.receipts[seen - 1].offset_id[16:], 16))
             # The log is synced twice a second, if the disk keeps up.
-            until(lambda: len(writer.receipts) > seen + 600 and synced(store) > newest)
+            wait_until(lambda: len(writer.receipts) > seen + 600 and synced(store) > newest)
             second = json.loads(aerobee("store", "backup", str(store), "--to", str(place), "--json").stdout)
             writer.wait_for(len(writer.receipts) + 50)
         assert second["kept"] >= first["linked"] and second["mark"] > first["mark"]

@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import json
 import time
-from collections.abc import Iterator
 
 import grpc
 import pytest
@@ -41,18 +40,18 @@ from aerobee.testing.grpckit import GrpcPeer, consumer_settings, message, produc
 from aerobee.testing.waiting import wait_until
 
 _numbers = itertools.count(1)
-SETTINGS = (
+UP_WORDS = (
     "--set", "transactionTimeOut=500", "--set", "transactionCheckInterval=500", "--set", "enableMixedMessageType=true",
 )  # fmt: skip
 TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Up]:
-    with up(*SETTINGS) as one, sync.Admin(one.namesrv) as admin:
+def running(running: Up) -> Up:
+    with sync.Admin(running.namesrv) as admin:
         for kind in TYPES:
             admin.topics.create(kind, queues=4, attributes={"message.type": kind})
-        yield one
+    return running
 
 
 @pytest.fixture
@@ -61,12 +60,6 @@ def topic(running: Up) -> str:
     with sync.Admin(running.namesrv) as admin:
         admin.topics.create(name, queues=2)
     return name
-
-
-@pytest.fixture
-def peer(running: Up) -> Iterator[GrpcPeer]:
-    with GrpcPeer(running.ready["grpc"], f"peer@{next(_numbers)}") as one:
-        yield one
 
 
 def code_of(answer: object) -> int:

@@ -9,7 +9,6 @@ import itertools
 import json
 import socket
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -25,16 +24,10 @@ from aerobee.protocol.v2 import calls
 from aerobee.protocol.v2.enums import Code
 from aerobee.protocol.v2.values import PbDuration, PbStatus
 from aerobee.proxy.status import OK
-from aerobee.testing.commands import Up, up
+from aerobee.testing.commands import Up
 from aerobee.testing.grpckit import GrpcPeer, consumer_settings, message, topic_named
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Up]:
-    with up() as one:
-        yield one
 
 
 @pytest.fixture
@@ -43,12 +36,6 @@ def topic(running: Up) -> str:
     with sync.Admin(running.namesrv) as admin:
         admin.topics.create(name, queues=2)
     return name
-
-
-@pytest.fixture
-def peer(running: Up) -> Iterator[GrpcPeer]:
-    with GrpcPeer(running.ready["grpc"], f"asked@{next(_numbers)}") as one:
-        yield one
 
 
 def test_attempts(running: Up, peer: GrpcPeer, topic: str) -> None:

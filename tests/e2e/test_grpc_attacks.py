@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import socket
 import zlib
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -31,17 +30,11 @@ from aerobee.proxy.backend import ClusterBackend
 from aerobee.proxy.clients import CONNECTION_CLIENTS_MAX, EXPIRED_S, QUIET_S, GrpcClients
 from aerobee.proxy.status import OK
 from aerobee.runtime.net import RealNet
-from aerobee.testing.commands import Up, up
+from aerobee.testing.commands import Up
 from aerobee.testing.grpckit import SERVICE, GrpcPeer, consumer_settings, message, producer_settings, topic_named
 
 _numbers = itertools.count(1)
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Up]:
-    with up() as one:
-        yield one
 
 
 @pytest.fixture
@@ -50,12 +43,6 @@ def topic(running: Up) -> str:
     with sync.Admin(running.namesrv) as admin:
         admin.topics.create(name, queues=1)
     return name
-
-
-@pytest.fixture
-def peer(running: Up) -> Iterator[GrpcPeer]:
-    with GrpcPeer(running.ready["grpc"], f"attacker@{next(_numbers)}") as one:
-        yield one
 
 
 def code_of(answer: calls.PbSendMessageResponse) -> int:

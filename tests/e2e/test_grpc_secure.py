@@ -38,6 +38,7 @@ from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.net import RealNet
 from aerobee.testing.commands import Up, aerobee, proxy_of, up
 from aerobee.testing.grpckit import GrpcPeer, consumer_settings, message, producer_settings, signed, topic_named
+from aerobee.testing.waiting import wait_until
 
 _numbers = itertools.count(1)
 GRANTS = (("writer", "Topic:mine", "Pub"), ("reader", "Topic:mine", "Sub"), ("reader", "Group:readers", "Sub"),
@@ -325,21 +326,23 @@ def test_tls_after_a_proxy_header(secured: Secured) -> None:
         assert b"broker-a" in found, found
 
 
-def eventually(peer: Callable[[], GrpcPeer], code: int) -> None:
+def wait_for_route(peer: Callable[[], GrpcPeer], code: int) -> None:
     """Wait until a route is answered with this code."""
-    while True:
+
+    def answered() -> int:
         with peer() as one:
-            if made(one, requests_about("mine", "readers", one)["QueryRoute"]) == code:
-                return
+            return made(one, requests_about("mine", "readers", one)["QueryRoute"])
+
+    wait_until(lambda: answered() == code, lambda: f"the answer is {answered()}")
 
 
 def test_a_new_user_is_known_soon_and_one_who_is_gone_is_not(secured: Secured) -> None:
     """A proxy copies users every second."""
     secured.add_user("late")
     secured.run("acl", "grant", "late", "Topic:mine", "Pub")
-    eventually(lambda: secured.peer("late"), Code.OK)
+    wait_for_route(lambda: secured.peer("late"), Code.OK)
     secured.run("user", "delete", "late", "--yes")
-    eventually(lambda: secured.peer("late"), Code.UNAUTHORIZED)
+    wait_for_route(lambda: secured.peer("late"), Code.UNAUTHORIZED)
 
 
 def test_brokers_ask_once_more_for_what_a_proxy_sends(cluster: Secured) -> None:

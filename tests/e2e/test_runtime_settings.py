@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aerobee.testing.commands import PATIENCE_S, Up, aerobee, command, environment, up
+from aerobee.testing.commands import PATIENCE_S, Up, aerobee, command, environment
 from aerobee.testing.waiting import wait_for_words
 
 PERMISSION, WAIT = "brokerPermission", "waitTimeMillsInSendQueue"
@@ -48,12 +48,6 @@ def config(namesrv: str, *words: str) -> dict[str, dict[str, str]]:
 
 def change(namesrv: str, *words: str) -> subprocess.CompletedProcess[str]:
     return aerobee("cluster", "config", "-n", namesrv, "-b", "kept", "--yes", *words)
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Up]:
-    with up() as started:
-        yield started
 
 
 @pytest.fixture

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 import aerobee
 from aerobee import Message
 from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.workload import eventually
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(settings={"recallMessageEnable": "true", "brokerFastFailureEnable": "false"}) as running:
         yield running
-
-
-async def until(holds: Callable[[], object], within_s: float = 60) -> None:
-    async with asyncio.timeout(within_s):
-        while not holds():  # noqa: ASYNC110 (a broker tells nobody of what it stores)
-            await asyncio.sleep(0.05)
 
 
 def bodies(cluster: LocalCluster, topic: str) -> list[bytes]:
@@ -52,10 +47,10 @@ def test_transactions_end_are_asked_about_and_survive_a_kill(cluster: LocalClust
         # The one that sent them is gone: another of the group answers.
         async with aerobee.Producer(cluster.namesrv, group="tx", on_check=on_check) as producer:
             await producer.send("other", b"says where it is")
-            await until(lambda: cluster_has_producer(cluster))
+            await eventually(lambda: cluster_has_producer(cluster))
             cluster.advance(seconds=31)
-            await until(lambda: len(bodies(cluster, "tx")) == 2)
-            await until(lambda: len(asked) == 2)
+            await eventually(lambda: len(bodies(cluster, "tx")) == 2)
+            await eventually(lambda: len(asked) == 2)
 
     asyncio.run(work())
     assert sorted(asked) == [b"checked", b"nobody knows"]
@@ -79,11 +74,11 @@ def test_timed_messages_come_in_time_and_can_be_cancelled(cluster: LocalCluster)
             cluster.advance(minutes=59)
             cluster.kill(0)
             cluster.restart(0)
-            await until(lambda: cluster._nodes[0].broker.timers.ledger.is_settled)
+            await eventually(lambda: cluster._nodes[0].broker.timers.ledger.is_settled)
             assert bodies(cluster, "timed") == []
             cluster.advance(minutes=2)
-            await until(lambda: bodies(cluster, "timed") == [b"hour"])
+            await eventually(lambda: bodies(cluster, "timed") == [b"hour"])
             cluster.advance(hours=1)
-            await until(lambda: bodies(cluster, "timed") == [b"hour", b"two hours"])
+            await eventually(lambda: bodies(cluster, "timed") == [b"hour", b"two hours"])
 
     asyncio.run(work())

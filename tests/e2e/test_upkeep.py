@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from aerobee import MessageQueue, sync
 from aerobee.cli.main import main
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.clusterkit import fill
+from aerobee.testing.waiting import wait_until
 
 BROKERS = 2
 
@@ -27,15 +28,6 @@ def told(cluster: LocalCluster, *words: str) -> Any:
     result = run(cluster, *words, "--json")
     assert result.exit_code == 0, result.output + result.stderr
     return json.loads(result.stdout)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(600):
-        if holds():
-            return
-        pause.wait(0.05)
-    raise AssertionError("not within 30 s")
 
 
 def test_values_of_the_name_servers(cluster: LocalCluster) -> None:
@@ -149,7 +141,7 @@ def test_the_trace_of_a_message(cluster: LocalCluster, topic: str) -> None:
         with sync.Producer(cluster.namesrv, group="shop", trace=True) as producer:
             receipt = producer.send(topic, b"x", keys="order-1")
         assert seen.wait(30)
-    until(lambda: run(cluster, "message", "trace", receipt.message_id).stdout.count("\n") >= 4)
+    wait_until(lambda: run(cluster, "message", "trace", receipt.message_id).stdout.count("\n") >= 4)
     events = told(cluster, "message", "trace", receipt.message_id)["events"]
     assert sorted(one["kind"] for one in events) == ["Pub", "SubAfter", "SubBefore"]
     assert {one["group"] for one in events} == {"shop", f"g-{topic}"}
@@ -168,7 +160,7 @@ def test_the_members_of_a_group_and_a_clone_of_its_offsets(cluster: LocalCluster
         pass
 
     with consumer:
-        until(lambda: told(cluster, "group", "lag", "-g", group)["lag"] == 0)
+        wait_until(lambda: told(cluster, "group", "lag", "-g", group)["lag"] == 0)
         (member,) = told(cluster, "group", "members", "-g", group, "--stack")["members"]
         assert len(member["queues"]) >= 4 and member["language"] == "PYTHON"
         assert "Thread MainThread" in member["stack"] and "Task " in member["stack"]

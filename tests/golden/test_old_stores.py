@@ -22,6 +22,7 @@ from aerobee.protocol.headers.batches import BatchEndRequestHeader, BatchStatusR
 from aerobee.protocol.headers.offset import QueryConsumerOffsetRequestHeader
 from aerobee.testing import commands
 from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.workload import eventually
 
 STORES = Path(__file__).parent / "stores"
 # As write.py had them: file sizes belong to a store.
@@ -59,11 +60,7 @@ async def ask(cluster: LocalCluster, code: int, header: Header, body: bytes = b"
 
 async def until(cluster: LocalCluster, topic: str, bodies: set[bytes]) -> None:
     """Wait until the topic holds these."""
-    async with asyncio.timeout(30):
-        while True:
-            if bodies <= {message.body for message in cluster.messages(topic)}:
-                return
-            await asyncio.sleep(0.05)
+    await eventually(lambda: bodies <= {message.body for message in cluster.messages(topic)})
 
 
 async def ended_transaction(cluster: LocalCluster) -> None:

@@ -14,11 +14,12 @@ import stat
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+
+from aerobee.testing.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and mounts are Linux's")
 
@@ -156,15 +157,6 @@ class Broker:
         self._kill()
 
 
-def eventually(holds: object, seconds: float = 20.0) -> None:
-    """Ask until it holds: what another process does is told by no event."""
-    assert callable(holds)
-    until_s = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until_s, "it never came to hold"
-        time.sleep(0.05)
-
-
 SMALL = {
     "mappedFileSizeCommitLog": str(16 << 20), "mappedFileSizeConsumeQueue": "6000", "maxHashSlotNum": "1000",
     "maxIndexNum": "4000", "flushIntervalConsumeQueue": "50", "brokerFastFailureEnable": "false",
@@ -182,14 +174,13 @@ def test_a_crowd_of_idle_connections_takes_nothing_from_the_store(tmp_path: Path
             one.connect(("127.0.0.1", broker.port))
             crowd.append(one)
         # Rounds of flushing, each with a checkpoint to replace, and new queue files of new topics.
-        stored = 1
-        until_s = time.monotonic() + 1.5
-        while time.monotonic() < until_s:
-            for topic in ("T", f"crowded-{stored}"):
+        stored, checkpoints = 1, set[int]()
+        while len(checkpoints) < 4:
+            for topic in ("T", f"crowded-{stored % 50}"):
                 code, remark = first.send(b"meanwhile", topic)
                 assert code == SUCCESS, remark
             stored += 1
-            time.sleep(0.02)
+            checkpoints.add((tmp_path / "store" / "checkpoint").stat().st_mtime_ns)
         assert broker.open_files() < 256
         assert first.pull_all() == stored
         refused = sum(bool(select.select([one], [], [], 0)[0]) and one.recv(1) == b"" for one in crowd)
@@ -205,7 +196,7 @@ def test_a_crowd_of_idle_connections_takes_nothing_from_the_store(tmp_path: Path
                 return code == SUCCESS
             return False
 
-        eventually(is_served)
+        wait_until(is_served)
         assert first.pull_all() == stored + 1
         assert "fenced" not in broker.log_text()
         assert "there are too many connections" in broker.log_text()
@@ -254,7 +245,7 @@ def test_a_small_disk_takes_messages_until_it_is_full_and_again_when_space_retur
         assert 30 << 20 < stored * 200_000 < 44 << 20
         assert peer.pull_all() == stored  # readers go on
         filler.unlink()
-        eventually(lambda: peer.send(b"space is back")[0] == SUCCESS)
+        wait_until(lambda: peer.send(b"space is back")[0] == SUCCESS)
         stored += 1
         again, _ = fill(peer)
         stored += again
@@ -286,7 +277,7 @@ def test_a_disk_that_others_filled_to_the_last_byte_is_told_and_recovered_from(
         stored += 1
         assert peer.pull_all() == stored
         (small_disk / "filler").unlink()
-        eventually(lambda: peer.send(b"again")[0] == SUCCESS)
+        wait_until(lambda: peer.send(b"again")[0] == SUCCESS)
         assert peer.pull_all() == stored + 1
         assert broker.stop() == 0
     assert "fenced" not in (tmp_path / "log").read_text()
@@ -302,7 +293,7 @@ def test_what_forced_cleaning_removes_is_said_loudly(small_disk: Path, tmp_path:
                 peer.send(bytes(200_000))
             return not (small_disk / "store" / "commitlog" / f"{0:020d}").exists()
 
-        eventually(is_cleaned)
+        wait_until(is_cleaned)
         line = next(line for line in broker.log_text().splitlines() if "deleted to make room" in line)
         assert " WARN " in line
         assert f"{0:020d}" in line

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 import urllib.request
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +14,7 @@ from aerobee.admin.topics import TopicChange, create_topic
 from aerobee.sync import LitePullConsumer, Producer
 from aerobee.testing import apache
 from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.waiting import wait_until
 
 COUNT = 60
 T = TypeVar("T")
@@ -66,14 +65,6 @@ def page(address: str) -> dict[str, Family]:
         return families(answer.read().decode())
 
 
-def until(look: Callable[[], T], is_right: Callable[[T], bool]) -> T:
-    """Look until it is right, at most half a minute; counts are brought in after a while."""
-    deadline_s = time.monotonic() + 30
-    while not is_right(found := look()) and time.monotonic() < deadline_s:
-        time.sleep(0.2)
-    return found
-
-
 def traffic(namesrv: str, broker: str) -> None:
     async def create() -> None:
         async with AdminConnection(namesrv) as admin:
@@ -102,15 +93,15 @@ def test_metrics_names_equal_apache(apache_namesrv: apache.ApacheNameServer, tmp
         traffic(cluster.namesrv, cluster.broker_name(0))
         key = ("orders", "")
 
-        def counted(found: dict[str, Family]) -> bool:
+        def counted(address: str, *others: str) -> dict[str, Family]:
+            """Return the page, or nothing while it does not count all messages or one of the other families."""
+            found = page(address)
             got = found.get("rocketmq_messages_in_total")
-            return got is not None and got.values.get(key) == COUNT
+            is_whole = got is not None and got.values.get(key) == COUNT and set(others) <= set(found)
+            return found if is_whole else {}
 
-        theirs = until(lambda: page(f"127.0.0.1:{port}"), counted)
-        ours = until(
-            lambda: page(cluster.metrics_address(0)),
-            lambda found: counted(found) and "rocketmq_consumer_lag_messages" in found,
-        )
+        theirs = wait_until(lambda: counted(f"127.0.0.1:{port}"))
+        ours = wait_until(lambda: counted(cluster.metrics_address(0), "rocketmq_consumer_lag_messages"))
     expected = {name: one for name, one in theirs.items() if not name[9:].startswith(tuple(NOT_OURS))}
     assert len(expected) >= 20, sorted(expected)
     missing = expected.keys() - ours.keys()

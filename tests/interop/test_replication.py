@@ -6,7 +6,7 @@ Apache's processes take a JVM each, so at most two run at a time: the name serve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from aerobee.runtime.net import RealNet
 from aerobee.store.config import StoreConfig
 from aerobee.testing.apache import STORE_SETTINGS, ApacheBroker, ApacheNameServer, unavailable
 from aerobee.testing.processes import ServerProcess
-from aerobee.testing.workload import RawClient
+from aerobee.testing.workload import RawClient, eventually
 
 SIZES = (10, 100, 1000, 30_000, 70_000, 200)
 SMALL = {key: str(value) for key, value in STORE_SETTINGS.items()}
@@ -97,22 +97,16 @@ class Load:
     async def more(self, count: int) -> None:
         """Wait until so many more messages were acknowledged."""
         wanted = self.acknowledged + count
-        await until(lambda: _true(self.acknowledged >= wanted), f"{count} more messages")
+        await until(lambda: self.acknowledged >= wanted, f"{count} more messages")
 
     async def stop(self) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
 
-async def _true(value: bool) -> bool:
-    return value
-
-
-async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
+async def until(holds: Callable[[], object], what: str) -> None:
     try:
-        async with asyncio.timeout(PATIENCE_S):
-            while not await holds():  # noqa: ASYNC110 - a server is waited for
-                await asyncio.sleep(0.2)
+        await eventually(holds, PATIENCE_S)
     except TimeoutError:
         raise AssertionError(f"no {what} within {PATIENCE_S:.0f} s") from None
 
@@ -322,7 +316,7 @@ def test_our_copy_behind_apaches_master_with_a_controller(tmp_path: Path) -> Non
         try:
             await load.more(150)
             copy = await following(tmp_path / "copy", master)
-            await until(lambda: _true(copy is not None and copy.store.log_end > 0), "log of the copy")
+            await until(lambda: copy is not None and copy.store.log_end > 0, "log of the copy")
             await load.more(50)
             await copy.close()
             await load.more(50)

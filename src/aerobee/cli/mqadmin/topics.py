@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Final
 
+from aerobee.admin.topics import topic_header
 from aerobee.cli.mqadmin.printed import double, in_map_order, millis_text, queue_order, table, topic_config
 from aerobee.cli.mqadmin.tool import Tool, commands_of, cut, opts, row, sub_command
 from aerobee.errors import AerobeeError, InvalidArgumentError
@@ -25,7 +26,6 @@ from aerobee.protocol.headers.kv import (
 )
 from aerobee.protocol.headers.route import DeleteTopicFromNamesrvRequestHeader
 from aerobee.protocol.headers.topic import (
-    CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
@@ -50,19 +50,7 @@ def attribute_changes(text: str) -> dict[str, str]:
 
 
 async def put_topic(tool: Tool, address: str, config: TopicConfig) -> None:
-    words = (name + (f"={value}" if value else "") for name, value in config.attributes.items())
-    header = CreateTopicRequestHeader(
-        topic=config.topic_name,
-        default_topic="TBW102",
-        read_queue_nums=config.read_queue_nums,
-        write_queue_nums=config.write_queue_nums,
-        perm=config.perm,
-        topic_filter_type=config.topic_filter_type,
-        topic_sys_flag=config.topic_sys_flag,
-        order=config.order,
-        attributes=",".join(words) or None,
-    )
-    await tool.admin.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+    await tool.admin.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_header(config, config.attributes))
 
 
 async def order_of(tool: Tool, topic: str) -> str | None:

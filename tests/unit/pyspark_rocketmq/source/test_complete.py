@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,9 @@ from aerobee.client.core import ClientConfig
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.codes import PrivateRequestCode, ResponseCode
 from aerobee.protocol.headers.declarations import ForgetGroupRequestHeader
-from aerobee.runtime.blocking import pause
-from aerobee.runtime.clock import SystemClock
 from aerobee.sync import Producer
 from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.waiting import wait_until
 from pyspark_rocketmq.columns.schema import spark_schema
 from pyspark_rocketmq.source.batch import batch_reader
 from pyspark_rocketmq.source.missing import MissingBrokerError
@@ -70,13 +69,6 @@ def text(value: dict[str, Any]) -> dict[str, Any]:
     return back
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    until_s = SystemClock().monotonic() + 15
-    while not condition():
-        assert SystemClock().monotonic() < until_s
-        pause(0.05)
-
-
 def register(cluster: LocalCluster) -> None:
     """Let every broker register now. They do so every 10 seconds, which is too long for a test."""
     for node in list(cluster._nodes.values()):
@@ -87,7 +79,7 @@ def known_by_broker_a(cluster: LocalCluster) -> dict[str, Any]:
     """Return what broker-a has on disk of broker-b, as soon as it has anything."""
     register(cluster)
     path = Path(str(cluster._data)) / "broker-a" / "config" / "brokerGroups.json"
-    eventually(lambda: path.exists() and "orders" in path.read_text())
+    wait_until(lambda: path.exists() and "orders" in path.read_text())
     [found] = json.loads(path.read_text().rstrip())["groups"]
     assert found["brokerName"] == "broker-b"
     topics: dict[str, Any] = found["topics"]
@@ -106,7 +98,7 @@ def test_a_batch_without_a_broker_is_an_error_that_names_it(
     fill(cluster)
     assert count(cluster) == 80
     cluster.kill(1)
-    eventually(lambda: not is_routed(cluster, "broker-b"))
+    wait_until(lambda: not is_routed(cluster, "broker-b"))
     for options in (
         {},
         {"failOnDataLoss": "false"},
@@ -136,7 +128,7 @@ def test_a_topic_whose_brokers_are_all_away_is_not_said_to_be_missing(cluster: L
     fill(cluster)
     cluster.kill(0)
     cluster.kill(1)
-    eventually(lambda: not is_routed(cluster, "broker-a") and not is_routed(cluster, "broker-b"))
+    wait_until(lambda: not is_routed(cluster, "broker-a") and not is_routed(cluster, "broker-b"))
     with pytest.raises(MissingBrokerError, match=r"orders is on broker group broker-a, which is away.*1 more part"):
         count(cluster)
     with pytest.raises(MissingBrokerError):
@@ -169,7 +161,7 @@ def test_a_group_that_is_gone_for_good_is_forgotten_on_purpose(cluster: LocalClu
     )  # fmt: skip
     assert forget(cluster, "broker-z")[0] == ResponseCode.QUERY_NOT_FOUND
     cluster.kill(1)
-    eventually(lambda: not is_routed(cluster, "broker-b"))
+    wait_until(lambda: not is_routed(cluster, "broker-b"))
     assert forget(cluster, "broker-b") == (ResponseCode.SUCCESS, None)
     assert count(cluster) == 40
     reader = stream(cluster)
@@ -179,7 +171,7 @@ def test_a_group_that_is_gone_for_good_is_forgotten_on_purpose(cluster: LocalClu
     # Brokers learn it, so that a name server that was restarted does not ask for the group again.
     path = Path(str(cluster._data)) / "broker-a" / "config" / "brokerGroups.json"
     register(cluster)
-    eventually(lambda: '"forgotten":true' in path.read_text())
+    wait_until(lambda: '"forgotten":true' in path.read_text())
     cluster.restart_namesrv(0)
     register(cluster)
     assert count(cluster) == 40
@@ -187,7 +179,7 @@ def test_a_group_that_is_gone_for_good_is_forgotten_on_purpose(cluster: LocalClu
     cluster.restart(1)
     assert count(cluster) == 80
     cluster.kill(1)
-    eventually(lambda: not is_routed(cluster, "broker-b"))
+    wait_until(lambda: not is_routed(cluster, "broker-b"))
     with pytest.raises(MissingBrokerError):
         count(cluster)
 
@@ -197,7 +189,7 @@ def test_a_stream_does_not_start_without_a_broker(cluster: LocalCluster) -> None
     whole = stream(cluster)
     end = whole.latestOffset(text(whole.initialOffset()), ReadMaxRows(8))
     cluster.kill(1)
-    eventually(lambda: not is_routed(cluster, "broker-b"))
+    wait_until(lambda: not is_routed(cluster, "broker-b"))
     # Where the query runs already, the queues of the broker wait and the others go on.
     more = whole.latestOffset(text(end), ALL)["offsets"]["orders"]
     assert more["broker-a"] == {"0": 20, "1": 20} and more["broker-b"] == end["offsets"]["orders"]["broker-b"]

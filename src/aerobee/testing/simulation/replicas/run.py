@@ -11,7 +11,7 @@ from aerobee.testing.simulation.replicas.coordination import CoordinationServer
 from aerobee.testing.simulation.replicas.faults import ReplicaFaults
 from aerobee.testing.simulation.replicas.judge import BEHIND, ReplicaJudge
 from aerobee.testing.simulation.replicas.nodes import CLUSTER, GROUP, Node
-from aerobee.testing.simulation.run import RunOutcome, _errors_logged, _told
+from aerobee.testing.simulation.run import RunOutcome, run_virtually
 from aerobee.testing.simulation.world import World
 
 LOAD_S: Final = 8.0
@@ -25,21 +25,7 @@ Prepare = Callable[[World, list[Node]], None]
 
 def run_replicas(seed: int, *, prepare: Prepare | None = None) -> RunOutcome:
     """Run one seed. `prepare` may change the group before it starts, to plant a bug."""
-    loop = VirtualLoop(seed=seed, shuffle=seed % 2 == 1)
-    outcome = RunOutcome(seed)
-    loop.set_exception_handler(lambda _, context: outcome.problems.append(_told(context)))
-    asyncio.set_event_loop(loop)
-    try:
-        with _errors_logged(outcome):
-            loop.run_until_complete(_run(loop, outcome, prepare))
-    except Exception as error:  # noqa: BLE001 - whatever ends a run is what it found
-        outcome.problems.append(f"the run failed: {error!r}")
-    finally:
-        loop.set_exception_handler(lambda _, context: None)
-        loop.bury_all()
-        loop.close()
-        asyncio.set_event_loop(None)
-    return outcome
+    return run_virtually(seed, lambda loop, outcome: _run(loop, outcome, prepare))
 
 
 async def _run(loop: VirtualLoop, outcome: RunOutcome, prepare: Prepare | None) -> None:
