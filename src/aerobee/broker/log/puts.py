@@ -22,7 +22,6 @@ from aerobee.broker.log.waiting import (
     EarlyLog,
     TopicSaves,
     is_for_any,
-    is_marked,
     refusal_of,
 )
 from aerobee.broker.stats import (
@@ -398,7 +397,10 @@ class Puts:
         asyncio.get_running_loop().call_soon(self._topics.tick)
 
     def _when_saved_and_safe(self, drafts: list[Draft] | None, end: int, done: Done, *, may_be_late: bool) -> None:
-        """Wait for the topics first. None stands for drafts that are not known any more."""
+        """Wait for the topics first. None stands for drafts that are not known any more.
+
+        What is in the log is not refused where a topic cannot be saved: its sender would store it again.
+        """
 
         def saved(error: StoreError | None) -> None:
             if error is None or (drafts is not None and not any(is_for_any(draft, self._unsaved) for draft in drafts)):
@@ -407,11 +409,8 @@ class Puts:
                 # A feature that is refused would store the same again and again.
                 assert self._topics is not None
                 self._topics.when_saved(saved)
-            elif drafts is None or any(map(is_marked, drafts)):
-                # So would an idempotent producer.
-                done(ResponseCode.FLUSH_DISK_TIMEOUT, "")
             else:
-                done(*refusal_of(error))
+                done(ResponseCode.FLUSH_DISK_TIMEOUT, "")
 
         self._when_saved(saved)
 

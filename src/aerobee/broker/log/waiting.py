@@ -8,12 +8,10 @@ from typing import Final, Protocol
 from aerobee.errors import AerobeeError, DiskFullError, StoreError
 from aerobee.hot.log.properties import find_property
 from aerobee.hot.log.record import Draft
-from aerobee.model.producermark import PRODUCER_MARK
 from aerobee.model.sysproperties import REAL_TOPIC
 from aerobee.protocol.codes import ResponseCode
 
 _REAL_TOPIC: Final = REAL_TOPIC.encode()
-_MARK: Final = PRODUCER_MARK.encode()
 
 
 class Cancellable(Protocol):
@@ -58,7 +56,8 @@ class AfterSave:
             if self._is_cancelled:
                 return
             if error is not None:
-                callback(error)
+                # The message is in the log, where a start finds its topic again: nothing is refused.
+                callback(StoreError(error.message, code=ResponseCode.FLUSH_DISK_TIMEOUT))
             else:
                 self._waiter = self._log.on_safe(end_offset, callback)
 
@@ -77,11 +76,6 @@ def is_for_any(draft: Draft, topics: Container[bytes]) -> bool:
         return True
     topic = find_property(draft.properties, _REAL_TOPIC)
     return topic is not None and topic in topics
-
-
-def is_marked(draft: Draft) -> bool:
-    """Tell whether a message is of an idempotent producer."""
-    return find_property(draft.properties, _MARK) is not None
 
 
 def refusal_of(error: AerobeeError) -> tuple[int, str]:

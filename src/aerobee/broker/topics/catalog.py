@@ -1,8 +1,9 @@
 """The catalog of topics and groups. They are made by rule, saved after every change, and told to the name servers.
 
 What an administrator makes is answered when it is saved (`when_saved`), and so is a send whose topic is not saved yet
-(`unsaved`). In a group of replicas its journal has the topic first (`on_topic_put`). Topics found in the log and
-missing from the table are made again at start (`adopt`): nobody was told that they are there.
+(`unsaved`). Where saving fails, its answer says that the message is stored and not yet safe. In a group of replicas its
+journal has the topic first (`on_topic_put`). Topics found in the log and missing from the table are made again at start
+(`adopt`): nobody was told that they are there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from aerobee.protocol.codes import ResponseCode
 from aerobee.runtime.seams import Clock
 from aerobee.store.metadata.groups import GroupTable
 from aerobee.store.metadata.topics import TopicTable
-from aerobee.telemetry.stdlog import get_log
+from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 _log = get_log("broker.topics")
 
@@ -65,6 +66,7 @@ class Catalog:
         # Called with a topic that a send has made.
         self.on_topic_made: Callable[[TopicConfig], None] = lambda made: None
         self._clock = clock
+        self._warn = RateLimitedLog(_log, clock)
         self._dirty = False
         self._saving = False
         # What the files hold; None where that is not known.
@@ -301,6 +303,11 @@ class Catalog:
             self._saving = False
             if failed is not None:
                 self._dirty = True
+                self._warn.error(
+                    "save",
+                    "topics and groups cannot be saved: a crash would lose the latest changes. It is tried again",
+                    reason=failed,
+                )
             if not self._dirty:
                 # Whoever asked during this save and changed nothing has no other save to wait for.
                 waiting.extend(self._waiting)

@@ -40,8 +40,14 @@ def test_an_idempotent_message_is_stored_once_when_its_topic_cannot_be_saved() -
     run_broker(main, disk=disk)
 
 
-@pytest.mark.parametrize("properties", [{"DELAY": "3"}, {"TRAN_MSG": "true", "PGROUP": "P"}])
-def test_who_sends_for_later_is_told_that_the_topic_is_not_saved(properties: dict[str, str]) -> None:
+PLAIN: dict[str, str] = {}
+FOR_LATER = [{"DELAY": "3"}, {"TRAN_MSG": "true", "PGROUP": "P"}]
+
+
+@pytest.mark.parametrize("properties", [PLAIN, *FOR_LATER])
+def test_what_is_stored_is_not_refused_when_its_topic_cannot_be_saved(
+    properties: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
     disk = RecordingDisk(seed=1)
 
     async def main(kit: BrokerKit) -> None:
@@ -49,11 +55,17 @@ def test_who_sends_for_later_is_told_that_the_topic_is_not_saved(properties: dic
         saved(kit)
         disk.fail(1, "sync", path="topics.json", times=None)
         flag = 4 if "TRAN_MSG" in properties else 0
-        answer = await client.call(send("K", topic="made", properties=properties, sys_flag=flag))
-        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE and "topics.json" in (answer.remark or "")
+        end = kit.store.log_end
+        for opaque in (1, 2):
+            answer = await client.call(send("K", topic="made", properties=properties, sys_flag=flag, opaque=opaque))
+            assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT and answer.ext["msgId"]
+        assert kit.store.log_end > end
         disk.heal()
+        saved(kit)
+        assert (await client.call(send("K", topic="made", properties=properties, sys_flag=flag, opaque=3))).code == 0
 
     run_broker(main, disk=disk)
+    assert [one.message for one in caplog.records if "topics and groups cannot be saved" in one.message]
 
 
 def test_a_message_that_is_due_is_copied_once_when_its_retry_topic_cannot_be_saved() -> None:
