@@ -24,6 +24,7 @@ from aerobee.dashboard.registry import ACTIONS, PAGES
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.dashboardkit import RunningDashboard
 from aerobee.testing.dashboardshop import GROUP, TOPIC, fill_shop
+from aerobee.testing.secrets import secret_for
 
 CHROMIUM = os.environ.get("AEROBEE_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = Path(__file__).parents[2] / ".build" / "axe" / "axe.min.js"
@@ -313,7 +314,9 @@ def test_every_change_says_before_and_after(
         change("/brokers/{broker}/settings/change", settings, {"key": "fileReservedTime", "value": "71"}, "is 71 now")
         change("/brokers/{broker}/drain", f"/brokers/{broker}/drain", {}, "takes no messages any more")
         change("/brokers/{broker}/undrain", f"/brokers/{broker}/undrain", {}, "takes messages again")
-        change("/users/create", "/users/create", {"name": "carl"}, "carl can log in", late={"secret": "a-long-secret"})
+        change(
+            "/users/create", "/users/create", {"name": "carl"}, "carl can log in", late={"secret": secret_for("carl")}
+        )
         change("/users/{name}/update", "/users/carl/update", {"status": "disable"}, "carl is changed")
         right = {"user": "carl", "resource": "Topic:made", "actions": "Pub,Sub"}
         change("/users/rights/grant", "/users/rights/grant", right, "is in force")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
@@ -53,6 +54,7 @@ from aerobee.testing.etcd import EtcdServer, etcd_unavailable
 from aerobee.testing.keystore import SimCoordination, SimKeyStore
 from aerobee.testing.loop import VirtualLoop, run_virtual
 from aerobee.testing.net import SimNet
+from aerobee.testing.secrets import secret_for
 from aerobee.testing.workload import eventually
 
 ALL = ReadKeys(key=b"\0", end=b"\0")
@@ -661,7 +663,7 @@ def test_etcd_over_tls_with_a_password(tmp_path: Path, certificate: Certificate)
 
     async def main() -> None:
         root = client()
-        await root._ask("/v3/auth/user/add", b'{"name":"root","password":"right"}')
+        await root._ask("/v3/auth/user/add", json.dumps({"name": "root", "password": secret_for("root")}).encode())
         await root._ask("/v3/auth/role/add", b'{"name":"root"}')
         await root._ask("/v3/auth/user/grant", b'{"user":"root","role":"root"}')
         await root._ask("/v3/auth/enable", b"{}")
@@ -671,7 +673,7 @@ def test_etcd_over_tls_with_a_password(tmp_path: Path, certificate: Certificate)
             with pytest.raises(AerobeeError, match=r"user name is empty|authentication failed"):
                 await refused.watch(ALL, 1, print)
             await refused.close()
-        allowed = client(user="root", password="right")
+        allowed = client(user="root", password=secret_for("root"))
         await put(allowed, b"k")
         batches, task = watching(allowed, 1)
         lease, _ = await allowed.grant(60)
@@ -701,10 +703,10 @@ def test_a_user_needs_access_to_our_prefix_only(tmp_path: Path) -> None:
         start, stop = (base64.b64encode(key).decode() for key in (b"/aerobee/", b"/aerobee0"))
         access = f'{{"permType":"READWRITE","key":"{start}","range_end":"{stop}"}}'
         for path, body in (
-            ("user/add", '{"name":"root","password":"secret"}'),
+            ("user/add", json.dumps({"name": "root", "password": secret_for("root")})),
             ("role/add", '{"name":"root"}'),
             ("user/grant", '{"user":"root","role":"root"}'),
-            ("user/add", '{"name":"aerobee","password":"secret"}'),
+            ("user/add", json.dumps({"name": "aerobee", "password": secret_for("aerobee")})),
             ("role/add", '{"name":"replicas"}'),
             ("role/grant", f'{{"name":"replicas","perm":{access}}}'),
             ("user/grant", '{"user":"aerobee","role":"replicas"}'),
@@ -713,7 +715,7 @@ def test_a_user_needs_access_to_our_prefix_only(tmp_path: Path) -> None:
             await root._ask(f"/v3/auth/{path}", body.encode())
         await root.close()
         clock = SystemClock()
-        settings = EtcdSettings(endpoints=endpoints, user="aerobee", password="secret")
+        settings = EtcdSettings(endpoints=endpoints, user="aerobee", password=secret_for("aerobee"))
         client = EtcdClient(settings, RealNet(), clock)
         group = GroupCoordinator(client, "c", "g", clock)
         live = LiveReplica(id=1, incarnation="a" * 32, epoch=0, log_end=0)

@@ -33,11 +33,12 @@ from aerobee.protocol.connection import Connection
 from aerobee.protocol.signing import signer
 from aerobee.sync import Admin
 from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.secrets import secret_for
 
 _R = RequestCode
-ROOT = ("root", "marker-Root-8d41")
-INNER = ("inner", "marker-Inner-77c2")
-BOB = ("bob", "marker-Bob-1f0a")
+ROOT = ("root", secret_for("root"))
+INNER = ("inner", secret_for("inner"))
+BOB = ("bob", secret_for("bob"))
 REFUSED = ResponseCode.NO_PERMISSION
 
 
@@ -248,12 +249,19 @@ def test_source_addresses_are_those_of_proxy_headers(cluster: LocalCluster) -> N
     async def main() -> None:
         root = Asker(cluster.broker_address(0), signer(*ROOT))
         await with_bob(root)
-        entry = PolicyEntryInfo(("Get",), "Allow", "Topic:t", ("10.9.0.0/16", "[2001:db8::]/64", "127.0.0.9"))
+        entry = PolicyEntryInfo(
+            ("Get",),
+            "Allow",
+            "Topic:t",
+            ("10.9.0.0/16", "[2001:db8::]/64", "[::1]", "198.51.100.7/32", "2001:db8:9::1/128", "127.0.0.9"),
+        )
         info = AclInfo((PolicyInfo((entry,)),), "User:bob")
         assert (await root(_R.AUTH_CREATE_ACL, {"subject": "User:bob"}, info.encode())).code == 0
         for source, allowed in (
             ("10.9.8.7", True), ("10.8.0.1", False), ("::ffff:10.9.8.7", True), ("::ffff:10.8.0.1", False),
             ("2001:db8::7", True), ("2001:db8:1::7", False),
+            ("::1", True), ("198.51.100.7", True), ("198.51.100.6", False), ("2001:db8:9::1", True),
+            ("2001:db8:9::2", False),
         ):  # fmt: skip
             for version in (1, 2):
                 answer = await asked("127.0.0.1", proxied(source, version))

@@ -17,6 +17,7 @@ from aerobee.errors import TransportError
 from aerobee.errors.codes import GroupNotExistError, TopicExistError, TopicNotExistError
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.clusterkit import fill
+from aerobee.testing.secrets import secret_for
 
 ROOMS = ("topics", "groups", "offsets", "messages", "dead_letters", "cluster", "users", "rights", "quotas")
 
@@ -122,10 +123,10 @@ def test_where_nobody_listens_it_says_so() -> None:
 
 
 def test_credentials_reach_the_clients_beside_it(cluster: LocalCluster) -> None:
-    admin = aerobee.Admin(cluster.namesrv, access_key="me", secret_key="secret")
+    admin = aerobee.Admin(cluster.namesrv, access_key="me", secret_key=secret_for("me"))
     options = admin.connection.client_options
-    assert (options["access_key"], options["secret_key"]) == ("me", "secret")
-    assert "secret'" not in repr(admin.connection.credentials)
+    assert (options["access_key"], options["secret_key"]) == ("me", secret_for("me"))
+    assert secret_for("me") not in repr(admin.connection.credentials)
     consumer = LitePullConsumer(cluster.namesrv, group="g", **options)
     assert consumer is not None
 

@@ -15,6 +15,7 @@ from aerobee.cli.main import main
 from aerobee.runtime.disk import InlineDisk
 from aerobee.store.durablemark import DurableMark
 from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.secrets import secret_for
 from aerobee.testing.waiting import wait_until
 
 TOPIC = "orders"
@@ -196,8 +197,13 @@ def test_a_manifest_leads_nowhere_else(stopped: Path, tmp_path: Path, path: str)
     assert "cannot be read" in aerobee("store", "verify", str(place), expected=1).stderr
 
 
+def put_users(directory: Path) -> None:
+    (directory / "users.json").touch(0o600)
+    (directory / "users.json").write_text(json.dumps({"joe": secret_for("joe")}))
+
+
 def test_secrets_stay_behind_unless_asked_for(stopped: Path, tmp_path: Path) -> None:
-    (stopped / "config" / "users.json").write_text('{"joe":"secret"}')
+    put_users(stopped / "config")
     one, two = tmp_path / "one", tmp_path / "two"
     assert "users.json were left out" in aerobee("store", "backup", str(stopped), "--to", str(one)).stderr
     assert not list(one.rglob("users.json"))
@@ -207,11 +213,11 @@ def test_secrets_stay_behind_unless_asked_for(stopped: Path, tmp_path: Path) -> 
 
 def test_what_a_backup_that_was_cut_off_has_left_is_gone(stopped: Path, tmp_path: Path) -> None:
     """It was made with secrets, and killed before it was whole; the next one is made without."""
-    (stopped / "config" / "users.json").write_text('{"joe":"secret"}')
+    put_users(stopped / "config")
     place = tmp_path / "backup"
     left = place / "state-1" / "config"
     left.mkdir(parents=True)
-    (left / "users.json").write_text('{"joe":"secret"}')
+    put_users(left)
     aerobee("store", "backup", str(stopped), "--to", str(place))
     assert not list(place.rglob("users.json"))
     assert "every file is as it was" in aerobee("store", "verify", str(place)).stdout

@@ -25,9 +25,10 @@ from aerobee.runtime.entropy import SystemEntropy
 from aerobee.sync import Producer
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.dashboardkit import Reader, RunningDashboard
+from aerobee.testing.secrets import secret_for
 from aerobee.testing.waiting import wait_until
 
-PASSWORD = "a long password"
+PASSWORD = secret_for("people")
 PLACES = {"topic": "orders", "group": "billing", "name": "anna"}
 
 

@@ -20,9 +20,10 @@ from aerobee.runtime.entropy import SystemEntropy
 from aerobee.sync import Producer
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.dashboardkit import Reader, RunningDashboard
+from aerobee.testing.secrets import secret_for
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-PASSWORD = "a long password"
+PASSWORD = secret_for("people")
 PATIENCE_S = 30.0
 pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 

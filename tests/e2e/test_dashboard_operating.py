@@ -24,11 +24,12 @@ from aerobee.sync import Producer
 from aerobee.testing.batchkit import ended, plan, rows
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.dashboardkit import Reader, RunningDashboard
+from aerobee.testing.secrets import secret_for
 from aerobee.testing.workload import eventually
 from pyspark_rocketmq_store.manifest import Archived, ArchivedFile, write_manifest
 
 GROUP = "broker-a"
-PASSWORD = "a long password"
+PASSWORD = secret_for("people")
 EVIL = "<script>alert(1)</script>"
 
 
@@ -49,7 +50,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> LocalPlaces:
         {"time": 1_700_000_001_000, "event": "request", "user": EVIL, "source": "10.0.0.9", "code": "10 SEND_MESSAGE",
          "resource": "Topic:orders", "actions": ["Pub"], "decision": "refused", "rule": "no entry matches"},
         {"time": 1_700_000_002_000, "event": "admin", "user": "anna", "source": "10.0.0.9", "decision": "allowed",
-         "before": None, "after": {"username": "bert", "password": "marker-secret"}},
+         "before": None, "after": {"username": "bert", "password": "wrong-to-show-4711"}},
     ]  # fmt: skip
     log = here / "audit.log"
     log.write_text("".join(json.dumps(one) + "\n" for one in events) + "no event\n" + '{"event": "half a li')
@@ -228,7 +229,7 @@ def test_audit_logs_of_servers_are_shown_to_admins_only(address: str) -> None:
     assert [one["user"] for one in told(admin, "/audit/servers?decision=refused")["events"]["rows"]] == [EVIL]
     page = admin.get("/audit/servers").text
     assert EVIL not in page
-    assert "marker-secret" not in page + json.dumps(found)
+    assert "wrong-to-show-4711" not in page + json.dumps(found)
     assert any("audit.log has lines that are no audit events: 1 of the last 4" in one for one in found["problems"])
     assert any("there is no audit log" in one for one in found["problems"])
 

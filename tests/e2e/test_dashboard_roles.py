@@ -16,9 +16,10 @@ from aerobee.runtime.entropy import SystemEntropy
 from aerobee.sync import Producer
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.dashboardkit import Reader, RunningDashboard
+from aerobee.testing.secrets import secret_for
 
 BODY = b"<script>alert(1)</script>"
-PASSWORD = "a long password"
+PASSWORD = secret_for("people")
 PLACES = {"topic": "orders", "group": "billing", "message_id": "none", "broker": "broker-0", "user": "anna"}
 
 

@@ -16,9 +16,10 @@ from aerobee.sync import Admin, Producer
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.dashboardkit import Reader, RunningDashboard
 from aerobee.testing.dashboardshop import DEAD, GROUP, TOPIC, fill_shop
+from aerobee.testing.secrets import secret_for
 from aerobee.testing.waiting import wait_until
 
-_SECRET = "anna-has-a-secret"
+_SECRET = secret_for("anna")
 
 
 @pytest.fixture(scope="module")

@@ -36,8 +36,10 @@ from aerobee.proxy.clients import GrpcClient
 from aerobee.proxy.sending import send_header
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.net import RealNet
+from aerobee.testing.clustersecurity import ClusterSecurity
 from aerobee.testing.commands import Up, aerobee, proxy_of, up
 from aerobee.testing.grpckit import GrpcPeer, consumer_settings, message, producer_settings, signed, topic_named
+from aerobee.testing.secrets import secret_for
 from aerobee.testing.waiting import wait_until
 
 _numbers = itertools.count(1)
@@ -66,10 +68,11 @@ class Secured:
 
     def add_user(self, name: str) -> None:
         """Make a user."""
-        file = self.data / f"{name}.txt"
-        file.write_text(f"secret-of-{name}")
+        file = self.data / "password.txt"
+        file.touch(0o600)
+        file.write_text(secret_for(name))
         self.run("user", "create", name, "--password-file", str(file))
-        self.passwords[name] = f"secret-of-{name}"
+        self.passwords[name] = secret_for(name)
 
     def peer(self, user: str | None, *, password: str = "", date: str = "", client_id: str = "") -> GrpcPeer:
         """Return a client that signs as the official ones do."""
@@ -83,6 +86,8 @@ class Secured:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     data = tmp_path_factory.mktemp("secured") / "data"
+    data.mkdir()
+    ClusterSecurity(data, "127.0.0.1")  # `up` finds what it would make, with secrets that the search for leaks knows
     with up("--secure", "--data", str(data)) as running:
         found = Secured(running, data, {}, running.ready["grpc"])
         found.run("topic", "create", "-t", "mine", "-q", "1")
@@ -376,7 +381,7 @@ def inner_credentials(cluster: Secured) -> str:
 
 
 def test_a_proxy_that_cannot_read_the_users_lets_nobody_in(cluster: Secured) -> None:
-    wrong = json.dumps({"accessKey": "writer", "secretKey": "secret-of-writer"})
+    wrong = json.dumps({"accessKey": "writer", "secretKey": secret_for("writer")})
     settings = ("-c", str(cluster.data / "secure" / "server.conf"), "-n", cluster.running.namesrv)
     with proxy_of(*settings, "--set", f"innerClientAuthenticationCredentials={wrong}") as address:
         locked = Secured(cluster.running, cluster.data, cluster.passwords, address)

@@ -16,6 +16,7 @@ import pytest
 
 from aerobee.testing.apache import free_ports
 from aerobee.testing.commands import PATIENCE_S, environment
+from aerobee.testing.secrets import require_unseen, secret_for
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 SECTIONS = {head: text for head, text in re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)}
@@ -40,7 +41,8 @@ class Page:
 
     def put_files(self, section: str) -> None:
         for text in re.findall(r"^```properties\n(# (\S+)\n.*?)^```$", SECTIONS[section], re.M | re.S):
-            (self.directory / text[1]).write_text(text[0])
+            said = text[0].replace("choose-24-characters-here", secret_for("admin"))
+            (self.directory / text[1]).write_text(said.replace("choose-24-others-here-now", secret_for("inner")))
 
     def run(self, line: str) -> str:
         """Run a line, or start the server that it names. An export holds for the lines after it."""
@@ -58,6 +60,7 @@ class Page:
             line, shell=True, cwd=self.directory, env=self.environ, capture_output=True, text=True,
             timeout=PATIENCE_S, check=False,
         )  # fmt: skip
+        require_unseen(line, done.stdout + done.stderr)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         return done.stdout
 
@@ -83,7 +86,7 @@ class Page:
 
 def _end(process: subprocess.Popen[str]) -> None:
     process.terminate()
-    process.communicate(timeout=PATIENCE_S)
+    require_unseen("a server of docs/security.md", repr(process.communicate(timeout=PATIENCE_S)))
 
 
 @contextmanager
@@ -109,7 +112,7 @@ def test_several_machines(tmp_path: Path) -> None:
         run.put_files("Several machines")
         for line in lines("Several machines"):
             run.run(line)
-        run.environ |= {"AEROBEE_ACCESS_KEY": "admin", "AEROBEE_SECRET_KEY": "choose-24-characters-here"}
+        run.environ |= {"AEROBEE_ACCESS_KEY": "admin", "AEROBEE_SECRET_KEY": secret_for("admin")}
         run.environ |= {"AEROBEE_TLS_CA": "tls/ca.pem"}
         listed = json.loads(run.run("aerobee user list --json -n 10.0.0.5:9876"))
         assert [one["name"] for one in listed["users"]] == ["admin", "inner"] and listed["problems"] == []

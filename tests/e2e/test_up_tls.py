@@ -15,6 +15,7 @@ from aerobee import AerobeeError, Producer
 from aerobee.admin.connection import AdminConnection
 from aerobee.testing.certificates import Certificate, make_certificate
 from aerobee.testing.commands import PATIENCE_S, UP, aerobee, up
+from aerobee.testing.secrets import secret_for
 
 
 def words_of(settings: dict[str, str]) -> list[str]:
@@ -89,13 +90,13 @@ def test_what_is_wrong_with_tls_is_said(certificate: Certificate, enforcing: str
 
 
 def test_a_server_that_wants_certificates_of_clients(certificate: Certificate, tmp_path: Path) -> None:
-    own = make_certificate(tmp_path, "client", password="hush")
+    own = make_certificate(tmp_path, "client", password=secret_for("client"))
     settings = {**certificate.settings(), **own.settings("client"), "tls.server.mode": "enforcing"}
     settings |= {"tls.server.need.client.auth": "require", "tls.server.trustCertPath": str(own.cert)}
     with up(*words_of(settings)) as running:
         words = ["cluster", "-n", running.namesrv, "--tls-ca", str(certificate.cert)]
         shown = [*words, "--tls-cert", str(own.cert), "--tls-key", str(own.key)]
-        done = aerobee(*shown, AEROBEE_TLS_KEY_PASSWORD="hush")
+        done = aerobee(*shown, AEROBEE_TLS_KEY_PASSWORD=secret_for("client"))
         assert done.returncode == 0 and "DefaultCluster" in done.stdout, done.stderr
         without = aerobee(*words)
         assert without.returncode == 3 and "tls-cert" in without.stderr, without.stderr

@@ -16,9 +16,10 @@ from aerobee.testing import apache
 from aerobee.testing.accesskit import PLAIN_ACL
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.javasession import PATIENT, JavaSession
+from aerobee.testing.secrets import secret_for
 
 _PROVIDER = "org.apache.rocketmq.auth.{}.provider.Local{}MetadataProvider"
-ROOT = {"username": "root", "password": "rootsecret"}
+ROOT = {"username": "root", "password": secret_for("root")}
 SETTINGS = {
     "authenticationEnabled": "true",
     "authorizationEnabled": "true",
@@ -26,8 +27,8 @@ SETTINGS = {
     "authorizationProvider": "org.apache.rocketmq.auth.authorization.provider.DefaultAuthorizationProvider",
     "authenticationMetadataProvider": _PROVIDER.format("authentication", "Authentication"),
     "authorizationMetadataProvider": _PROVIDER.format("authorization", "Authorization"),
-    "initAuthenticationUser": '{"username":"root","password":"rootsecret"}',
-    "innerClientAuthenticationCredentials": '{"accessKey":"inner","secretKey":"innersecret"}',
+    "initAuthenticationUser": json.dumps(ROOT),
+    "innerClientAuthenticationCredentials": json.dumps({"accessKey": "inner", "secretKey": secret_for("inner")}),
 }
 
 
@@ -35,6 +36,7 @@ def login(work: Path, user: str, secret: str) -> dict[str, str]:
     """Return Java's system properties for a session of one user: of the clients, and of mqadmin."""
     conf = work / "home" / "conf"
     conf.mkdir(parents=True)
+    (conf / "tools.yml").touch(0o600)
     (conf / "tools.yml").write_text(f"accessKey: {user}\nsecretKey: {secret}\n")
     return {"interop.accessKey": user, "interop.secretKey": secret, "rocketmq.home.dir": str(work / "home")}
 
@@ -62,7 +64,7 @@ def ours_audit(cluster: LocalCluster) -> Path:
 @pytest.fixture(scope="module")
 def root(ours: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaSession]:
     work = tmp_path_factory.mktemp("root")
-    with JavaSession(work / "session", ours.namesrv, system=login(work, "root", "rootsecret")) as session:
+    with JavaSession(work / "session", ours.namesrv, system=login(work, "root", secret_for("root"))) as session:
         yield session
 
 
@@ -79,9 +81,9 @@ def theirs(
 
 # What a person does with users and policies: each command is run against both brokers.
 SCRIPT = (
-    ("createUser", "-u", "alice", "-p", "alicesecret"),
-    ("createUser", "-u", "alice", "-p", "alicesecret"),
-    ("createUser", "-u", "boss", "-p", "bosssecret", "-t", "Super"),
+    ("createUser", "-u", "alice", "-p", secret_for("alice")),
+    ("createUser", "-u", "alice", "-p", secret_for("alice")),
+    ("createUser", "-u", "boss", "-p", secret_for("boss"), "-t", "Super"),
     ("getUser", "-u", "alice"),
     ("listUser", "-f", "alice"),
     ("updateUser", "-u", "alice", "-s", "disable"),
@@ -113,15 +115,30 @@ def said(session: JavaSession, address: str, words: tuple[str, ...]) -> str:
 
 
 def test_apache_mqadmin_auth_commands(ours: LocalCluster, theirs: apache.ApacheBroker, root: JavaSession) -> None:
-    """Test 20: what the ten commands print about our broker is what they print about Apache's."""
+    """Test 20: what the twelve commands print about our broker is what they print about Apache's."""
     address = ours.broker_address(0)
     for words in SCRIPT:
         here, there = said(root, address, words), said(root, theirs.address, words)
         print(f"{' '.join(words)}:\n{here}")
         assert here == there, words
-    # The two that copy, between our broker and itself: there is nobody to copy from in a script for both.
-    assert "Exception" not in root.mqadmin("copyUser", "-f", address, "-t", address, "-u", "root")
-    assert "Exception" not in root.mqadmin("copyAcl", "-f", address, "-t", address)
+    # The two that copy: from ours to Apache's and back, where it is made anew, and over what is there.
+    right = ("createAcl", "-s", "User:carol", "-r", "Topic:orders", "-a", "Pub", "-d", "Allow")
+    for words in (("createUser", "-u", "carol", "-p", secret_for("carol")), right):
+        said(root, address, words)
+    shown = []
+    for source, target in ((address, theirs.address), (theirs.address, address)):
+        texts = [
+            root.mqadmin(*words, "-f", source, "-t", target).replace(source, "SOURCE").replace(target, "TARGET")
+            for words in 2 * (("copyUser", "-u", "carol"), ("copyAcl", "-s", "User:carol"), ("copyUser",), ("copyAcl",))
+        ]
+        assert said(root, address, ("getAcl", "-s", "User:carol")) == said(
+            root, theirs.address, ("getAcl", "-s", "User:carol")
+        )
+        shown.append(["\n".join(sorted(text.split("\n"))) for text in texts])
+        said(root, source, ("deleteUser", "-u", "carol"))
+        assert secret_for("carol") in said(root, target, ("getUser", "-u", "carol"))
+    assert shown[0] == shown[1] and "carol" in shown[0][0]
+    said(root, address, ("deleteUser", "-u", "carol"))
 
 
 def test_copy_user_from_apache(
@@ -129,16 +146,19 @@ def test_copy_user_from_apache(
 ) -> None:
     """Test 21: users and policies come over by Apache's own commands, and a Java client logs in with its old secret."""
     address = ours.broker_address(0)
-    said(root, theirs.address, ("createUser", "-u", "mover", "-p", "movedsecret"))
+    said(root, theirs.address, ("createUser", "-u", "mover", "-p", secret_for("mover")))
     rights = ("createAcl", "-s", "User:mover", "-r", "Topic:moved", "-a", "Pub", "-d", "Allow")
     said(root, theirs.address, rights)
     print(root.mqadmin("copyUser", "-f", theirs.address, "-t", address, "-u", "mover"))
     print(root.mqadmin("copyAcl", "-f", theirs.address, "-t", address, "-s", "User:mover"))
-    assert "movedsecret" in said(root, address, ("getUser", "-u", "mover"))
+    assert secret_for("mover") in said(root, address, ("getUser", "-u", "mover"))
     ours.create_topic("moved")
-    with JavaSession(tmp_path / "s", ours.namesrv, system=login(tmp_path, "mover", "movedsecret")) as session:
+    with JavaSession(tmp_path / "s", ours.namesrv, system=login(tmp_path, "mover", secret_for("mover"))) as session:
         events = session.run("produce", topic="moved", count=3, group="g")
         assert sum(event["event"] == "sent" for event in events) == 3
+    assert said(root, address, ("getAcl", "-s", "User:mover")) == said(
+        root, theirs.address, ("getAcl", "-s", "User:mover")
+    )
 
 
 def test_plain_acl_import(
@@ -176,13 +196,13 @@ def test_java_clients_with_their_acl_hook(
     name = f"java{version.replace('.', '')}{codec}"
     for topic in ("allowed", "denied"):
         ours.create_topic(f"{topic}-{name}")
-    said(root, address, ("createUser", "-u", name, "-p", "javasecret"))
+    said(root, address, ("createUser", "-u", name, "-p", secret_for("java")))
     resources = f"Topic:allowed-{name},Group:g-{name}"
     said(root, address, ("createAcl", "-s", f"User:{name}", "-r", resources, "-a", "Pub,Sub", "-d", "Allow"))
     # Its route may be asked for, so that it is the broker that refuses.
     said(root, address, ("createAcl", "-s", f"User:{name}", "-r", f"Topic:denied-{name}", "-a", "Get", "-d", "Allow"))
     # The name server reads its files again within a second.
-    system = login(tmp_path, name, "javasecret")
+    system = login(tmp_path, name, secret_for("java"))
     with JavaSession(tmp_path / "s", ours.namesrv, version=version, codec=codec, system=system) as session:
         consumer = session.start("consume", topic=f"allowed-{name}", group=f"g-{name}", limit_ms=60_000)
         sent = session.run("produce", topic=f"allowed-{name}", count=5, group="p", tags="\u00fc")

@@ -18,12 +18,13 @@ from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.grpckit import GrpcPeer, code_of, consumer_settings, handle_of, message, signed
 from aerobee.testing.javachecks import lost, of_kind
 from aerobee.testing.javasession import PATIENT, JavaSession
+from aerobee.testing.secrets import secret_for
 from aerobee.testing.waiting import wait_until
 
 _numbers = itertools.count(1)
 _DEFAULT = "org.apache.rocketmq.auth.{}.provider.Default{}Provider"
 _OF_BROKERS = "org.apache.rocketmq.proxy.auth.Proxy{}MetadataProvider"
-ROOT, INNER = ("root", "root-secret-1"), ("inner", "inner-secret-1")
+ROOT, INNER = ("root", secret_for("root")), ("inner", secret_for("inner"))
 USERS = {
     "authenticationEnabled": "true",
     "authorizationEnabled": "true",
@@ -56,7 +57,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
                 admin.topics.create(topic, queues=2)
             admin.groups.create("readers")
             for name in ("writer", "reader"):
-                admin.users.create(name, f"secret-of-{name}", server=broker)
+                admin.users.create(name, secret_for(name), server=broker)
             admin.rights.grant("writer", "Topic:mine", ["Pub"], server=broker)
             admin.rights.grant("reader", "Topic:mine", ["Sub"], server=broker)
             for group in ("readers", "pullers"):
@@ -78,13 +79,14 @@ def test_users_by_grpc(guarded: LocalCluster, guard: apache.ApacheProxy) -> None
         with GrpcPeer(guard.grpc, f"{user}@1", **(signed(user, secret) if user else {})) as peer:
             return code_of(peer.send(message(topic, b"x", f"01{next(_numbers):032X}")))
 
-    assert sent("writer", "secret-of-writer", "mine") == Code.OK
+    assert sent("writer", secret_for("writer"), "mine") == Code.OK
     for user, secret, topic in (
-        ("writer", "secret-of-writer", "foreign"), ("writer", "wrong", "mine"), ("reader", "secret-of-reader", "mine"),
-        ("nobody", "secret-of-nobody", "mine"), ("", "", "mine"),
+        ("writer", secret_for("writer"), "foreign"), ("writer", "wrong", "mine"),
+        ("reader", secret_for("reader"), "mine"),
+        ("nobody", secret_for("nobody"), "mine"), ("", "", "mine"),
     ):  # fmt: skip
         assert sent(user, secret, topic) == Code.UNAUTHORIZED, (user, topic)
-    with GrpcPeer(guard.grpc, "reader@1", **signed("reader", "secret-of-reader")) as reader:
+    with GrpcPeer(guard.grpc, "reader@1", **signed("reader", secret_for("reader"))) as reader:
         stream = reader.telemetry()
         stream.settle(consumer_settings("readers", ["mine"]))
         (found,) = wait_until(lambda: reader.messages("mine", "readers"))
@@ -92,7 +94,7 @@ def test_users_by_grpc(guarded: LocalCluster, guard: apache.ApacheProxy) -> None
         assert code_of(reader.receive("foreign", "readers")[0]) == Code.UNAUTHORIZED
         assert code_of(reader.receive("mine", "others")[0]) == Code.UNAUTHORIZED
         stream.close()
-    with GrpcPeer(guard.grpc, "writer@2", **signed("writer", "secret-of-writer")) as writer:
+    with GrpcPeer(guard.grpc, "writer@2", **signed("writer", secret_for("writer"))) as writer:
         assert code_of(writer.receive("mine", "readers")[0]) == Code.UNAUTHORIZED
 
 
@@ -100,11 +102,11 @@ def test_users_by_remoting(
     guarded: LocalCluster, guard: apache.ApacheProxy, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Apache's remoting clients sign for the proxy, and the proxy for our broker."""
-    system = {"interop.accessKey": "writer", "interop.secretKey": "secret-of-writer"}
+    system = {"interop.accessKey": "writer", "interop.secretKey": secret_for("writer")}
     with JavaSession(tmp_path_factory.mktemp("writer"), guard.remoting, system=system) as java:
         sent = of_kind(java.run("produce", topic="mine", count=5, timeout_ms=20_000), "sent")
         java.start("produce", topic="foreign", count=1, timeout_ms=20_000).wait_for_events("failed", 1)
-    system = {"interop.accessKey": "reader", "interop.secretKey": "secret-of-reader"}
+    system = {"interop.accessKey": "reader", "interop.secretKey": secret_for("reader")}
     with JavaSession(tmp_path_factory.mktemp("reader"), guard.remoting, system=system) as java:
         taken = of_kind(java.run("consume", topic="mine", group="pullers", expect=5), "message")
     assert lost(sent, taken) == []

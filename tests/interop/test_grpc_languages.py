@@ -15,6 +15,7 @@ from aerobee import sync
 from aerobee.testing import grpcclients
 from aerobee.testing.apache import free_ports
 from aerobee.testing.commands import Up, aerobee, proxy_of, up
+from aerobee.testing.secrets import secret_for
 
 SETTINGS = ("--set", "transactionTimeOut=1000", "--set", "transactionCheckInterval=1000")
 KINDS = ("normal", "fifo", "delay", "priority", "transaction")
@@ -159,7 +160,8 @@ def test_tls_and_users(client: Client, tmp_path: Path) -> None:
     with up("--secure", "--data", str(data)) as running:
         told = running.ready["secured"]
         env = {"AEROBEE_CREDENTIALS": told["credentials"], "AEROBEE_PROFILE": told["profile"]}
-        (data / "password.txt").write_text("secret-of-app")
+        (data / "password.txt").touch(0o600)
+        (data / "password.txt").write_text(secret_for("app"))
         for words in (
             ("topic", "create", "-t", topic, "-q", "2"),
             ("user", "create", "app", "--password-file", str(data / "password.txt")),
@@ -171,7 +173,7 @@ def test_tls_and_users(client: Client, tmp_path: Path) -> None:
             assert done.returncode == 0, done.stderr
         signed = {
             "TLS": "1", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(data / "secure" / "ca.pem"), "ACCESS_KEY": "app",
-            "SECRET_KEY": "secret-of-app",
+            "SECRET_KEY": secret_for("app"),
         }  # fmt: skip
         client.run(running.ready["grpc"], f"normal:{topic}", f"simple:{topic}", f"push:{topic}", **signed)
         refused = client.begin(running.ready["grpc"], f"normal:{topic}", **{**signed, "SECRET_KEY": "wrong"})

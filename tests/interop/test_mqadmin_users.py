@@ -123,6 +123,7 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
         conf = work / "home" / "conf"
         conf.mkdir(parents=True)
         keys = f"accessKey: {security.admin.access_key}\nsecretKey: {security.admin.secret_key}\n"
+        (conf / "tools.yml").touch(0o600)
         (conf / "tools.yml").write_text(keys)
         system = {
             "tls.enable": "true", "tls.test.mode.enable": "false", "tls.client.authServer": "true",

@@ -11,15 +11,16 @@ import pytest
 
 from aerobee.testing.apache import ApacheBroker, ApacheNameServer
 from aerobee.testing.commands import aerobee
+from aerobee.testing.secrets import secret_for
 
-ROOT = {"AEROBEE_ACCESS_KEY": "root", "AEROBEE_SECRET_KEY": "root-secret-1"}
+ROOT = {"AEROBEE_ACCESS_KEY": "root", "AEROBEE_SECRET_KEY": secret_for("root")}
 AUTH: dict[str, object] = {
     "authenticationEnabled": "true",
     "authenticationProvider": "org.apache.rocketmq.auth.authentication.provider.DefaultAuthenticationProvider",
     "authenticationMetadataProvider": "org.apache.rocketmq.auth.authentication.provider."
     "LocalAuthenticationMetadataProvider",
-    "initAuthenticationUser": json.dumps({"username": "root", "password": "root-secret-1"}),
-    "innerClientAuthenticationCredentials": json.dumps({"accessKey": "inner", "secretKey": "inner-secret-1"}),
+    "initAuthenticationUser": json.dumps({"username": "root", "password": secret_for("root")}),
+    "innerClientAuthenticationCredentials": json.dumps({"accessKey": "inner", "secretKey": secret_for("inner")}),
     "authorizationEnabled": "true",
     "authorizationProvider": "org.apache.rocketmq.auth.authorization.provider.DefaultAuthorizationProvider",
     "authorizationMetadataProvider": "org.apache.rocketmq.auth.authorization.provider."
@@ -47,7 +48,7 @@ def run(brokers: list[str], apache_namesrv: ApacheNameServer) -> Run:
 
 
 def test_users_on_every_broker(run: Run, brokers: list[str]) -> None:
-    made = run("user", "create", "alice", "--password-file", "-", feed="alice-secret-1\n")
+    made = run("user", "create", "alice", "--password-file", "-", feed=secret_for("alice") + "\n")
     assert made.returncode == 0, made.stdout + made.stderr
     assert made.stdout.count("done at broker-") == 2 and "unsupported at name server" in made.stdout
     again = run("user", "create", "alice", "--generate", "--json")
@@ -55,7 +56,7 @@ def test_users_on_every_broker(run: Run, brokers: list[str]) -> None:
     listed = run("user", "list", "--json")
     assert listed.returncode == 0, listed.stderr
     assert [one["name"] for one in json.loads(listed.stdout)["users"]] == ["alice", "inner", "root"]
-    assert "secret" not in listed.stdout
+    assert secret_for("alice") not in listed.stdout
     assert run("user", "update", "alice", "--disable", "-b", brokers[0]).returncode == 0
     differs = run("user", "show", "alice")
     assert differs.returncode == 1 and "differs between" in differs.stderr
@@ -69,8 +70,8 @@ def test_users_on_every_broker(run: Run, brokers: list[str]) -> None:
 
 def test_rights_and_who_may_what(run: Run, brokers: list[str]) -> None:
     assert run("topic", "create", "-t", "orders").returncode == 0
-    assert run("user", "create", "bob", "--password-file", "-", feed="bob-secret-1").returncode == 0
-    bob = {"AEROBEE_ACCESS_KEY": "bob", "AEROBEE_SECRET_KEY": "bob-secret-1"}
+    assert run("user", "create", "bob", "--password-file", "-", feed=secret_for("bob")).returncode == 0
+    bob = {"AEROBEE_ACCESS_KEY": "bob", "AEROBEE_SECRET_KEY": secret_for("bob")}
     refused = run("produce", "-t", "orders", "-m", "x", **bob)
     assert refused.returncode == 1 and "bob" in refused.stderr, refused.stderr
     check = run("acl", "check", "bob", "Topic:orders", "Pub")
@@ -99,12 +100,12 @@ def test_rights_and_who_may_what(run: Run, brokers: list[str]) -> None:
 def test_copies_go_from_one_server_to_another(run: Run, brokers: list[str]) -> None:
     first, second = brokers
     only = ("-b", first)
-    assert run("user", "create", "carol", "--password-file", "-", *only, feed="carol-secret-1").returncode == 0
+    assert run("user", "create", "carol", "--password-file", "-", *only, feed=secret_for("carol")).returncode == 0
     assert run("acl", "grant", "carol", "Topic:*", "Pub", *only).returncode == 0
     assert run("user", "show", "carol").returncode == 1, "it is missing at the other one"
     assert run("user", "copy", "carol", "--from", first, "--to", second).returncode == 0
     assert run("acl", "copy", "carol", "--from", first, "--to", second).returncode == 0
     assert run("user", "show", "carol").returncode == 0
     assert run("acl", "show", "carol").returncode == 0
-    carol = {"AEROBEE_ACCESS_KEY": "carol", "AEROBEE_SECRET_KEY": "carol-secret-1"}
+    carol = {"AEROBEE_ACCESS_KEY": "carol", "AEROBEE_SECRET_KEY": secret_for("carol")}
     assert run("produce", "-t", "orders", "--count", "10", **carol).returncode == 0

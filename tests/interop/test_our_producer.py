@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import ssl
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from aerobee import Message
 from aerobee.testing import apache
 from aerobee.testing.javasession import JavaSession, SessionRun
 from aerobee.testing.place import Place
+from aerobee.testing.secrets import secret_for
 
 
 def run(work: Any) -> Any:
@@ -160,13 +162,13 @@ def test_a_broker_that_checks_signatures(apache_namesrv: apache.ApacheNameServer
         "authenticationEnabled": "true",
         "authenticationMetadataProvider": "org.apache.rocketmq.auth.authentication.provider"
         ".LocalAuthenticationMetadataProvider",
-        "initAuthenticationUser": '{"username":"me","password":"12345678"}',
-        "innerClientAuthenticationCredentials": '{"accessKey":"me","secretKey":"12345678"}',
+        "initAuthenticationUser": json.dumps({"username": "me", "password": secret_for("me")}),
+        "innerClientAuthenticationCredentials": json.dumps({"accessKey": "me", "secretKey": secret_for("me")}),
     }
 
     async def work() -> None:
         queue = aerobee.MessageQueue("signed", "broker-s", 0)
-        async with aerobee.Producer(apache_namesrv.address, access_key="me", secret_key="12345678") as producer:
+        async with aerobee.Producer(apache_namesrv.address, access_key="me", secret_key=secret_for("me")) as producer:
             assert (await producer.send("signed", b"x", tags="\u00fc", queue=queue)).broker == "broker-s"
         async with aerobee.Producer(apache_namesrv.address, access_key="me", secret_key="wrong") as producer:
             with pytest.raises(aerobee.NoPermissionError, match="check the access key"):

@@ -120,9 +120,11 @@ def _wait_synced(store: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """The one session of this process."""
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one session of this process. Its events hold the plans of all queries: no secret may stand in them."""
     from pyspark_rocketmq import session
 
-    yield session.session("aerobee-tests", "local[2]", **{"spark.driver.memory": "1g"})
+    events = {"spark.eventLog.enabled": "true", "spark.eventLog.compress": "false"}
+    events["spark.eventLog.dir"] = str(tmp_path_factory.mktemp("events"))
+    yield session.session("aerobee-tests", "local[2]", **{"spark.driver.memory": "1g"}, **events)
     session.close()

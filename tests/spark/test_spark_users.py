@@ -16,6 +16,7 @@ import pytest
 from aerobee.sync import Producer
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.commands import aerobee
+from aerobee.testing.secrets import secret_for
 
 PATIENCE_S = 240
 
@@ -92,7 +93,8 @@ def test_exactly_once_needs_the_right_to_publish(spark: Any, secure: LocalCluste
 def test_marker_secret_is_nowhere(secure: LocalCluster, tmp_path: Path) -> None:
     """A user's secret, given as an option, in a profile and in SQL, is in no plan, page, log, event or checkpoint."""
     assert secure.security is not None
-    marker, user = "MARKERofTheSecretKey4711", named("spark")
+    user = named("spark")
+    marker = secret_for(user)
     admin = {"AEROBEE_CREDENTIALS": secure.security.credentials_file, "AEROBEE_PROFILE": "admin"}
     at = ["-n", secure.namesrv]
     made = aerobee("user", "create", user, "--password-file", "-", *at, feed=marker, **admin)
@@ -104,11 +106,11 @@ def test_marker_secret_is_nowhere(secure: LocalCluster, tmp_path: Path) -> None:
         assert aerobee("acl", "grant", user, f"Topic:{topic}", "Pub,Sub", *at, **admin).returncode == 0
     profiles = tmp_path / "private" / "credentials.toml"
     profiles.parent.mkdir()
+    profiles.touch(0o600)
     profiles.write_text(
         f'[spark]\nnamesrv = "{secure.namesrv}"\naccess_key = "{user}"\nsecret_key = "{marker}"\n'
         f'tls_ca = "{secure.security.ca}"\n'
     )
-    profiles.chmod(0o600)
     place = tmp_path / "seen"
     for name in ("shown", "events", "checkpoint"):
         (place / name).mkdir(parents=True)

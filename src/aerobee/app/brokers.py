@@ -20,7 +20,7 @@ from aerobee.app.keeping import KeptChild
 from aerobee.app.monitoring import metrics_address
 from aerobee.app.namesrv import NamesrvNode
 from aerobee.app.process import disk_of_this_loop, listening
-from aerobee.app.secure import Secured, SecuredFacts, secure, tell_namesrv
+from aerobee.app.secure import Secured, SecuredFacts, new_secret, secure, tell_namesrv
 from aerobee.app.servers import BROKER_CLASSES
 from aerobee.app.startrule import require_start
 from aerobee.app.up import UP_DEFAULTS, UpOptions, beside, told_namesrv
@@ -149,7 +149,8 @@ class _Groups:
         disk = disk_of_this_loop()
         try:
             if options.secure:
-                self._secured = secure(data, options.host, options.advertise, self._clock, SystemEntropy())
+                draw = functools.partial(new_secret, SystemEntropy())
+                self._secured = secure(data, options.host, options.advertise, self._clock, draw)
                 loaded = self._load()
                 require_start(loaded, options, warn=_log.warning)
             async with contextlib.AsyncExitStack() as stack:

@@ -10,7 +10,7 @@ import ipaddress
 import json
 import ssl
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -59,7 +59,7 @@ def new_secret(entropy: Entropy) -> str:
     return "".join(_ALPHABET[entropy.below(len(_ALPHABET))] for _ in range(SECRET_LENGTH))
 
 
-def secure(data: str, host: str, advertise: str | None, clock: Clock, entropy: Entropy) -> Secured:
+def secure(data: str, host: str, advertise: str | None, clock: Clock, draw_secret: Callable[[], str]) -> Secured:
     """Make or find what a cluster in `data` needs, for servers that listen on `host` and are told as `advertise`."""
     directory = join_path(data, "secure")
     make_private_dirs(directory)
@@ -67,7 +67,7 @@ def secure(data: str, host: str, advertise: str | None, clock: Clock, entropy: E
     known = files.load()
     hosts = tuple(dict.fromkeys((*_named(host, advertise), *_LOCAL)))
     authority = _authority(directory, hosts, clock)
-    secrets = {name: known.get(name) or new_secret(entropy) for name in (PROFILE, _INNER)}
+    secrets = {name: known.get(name) or draw_secret() for name in (PROFILE, _INNER)}
     settings = _settings(authority, secrets)
     files.save(secrets, settings)
     facts = SecuredFacts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 
@@ -20,7 +21,7 @@ from aerobee.app.identity import (
 )
 from aerobee.app.namesrv import NamesrvNode
 from aerobee.app.process import disk_of_this_loop, listening, stopped_or_failed
-from aerobee.app.secure import Secured, SecuredFacts, secure, tell_namesrv
+from aerobee.app.secure import Secured, SecuredFacts, new_secret, secure, tell_namesrv
 from aerobee.app.startrule import HostOptions, require_start
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.loader import Loaded, Source, load, override_source
@@ -118,7 +119,8 @@ class _Up:
         try:
             data = home_path(data)
             if options.secure:
-                self._secured = secure(data, options.host, options.advertise, self._clock, SystemEntropy())
+                draw = functools.partial(new_secret, SystemEntropy())
+                self._secured = secure(data, options.host, options.advertise, self._clock, draw)
                 require_start(self._load(data), options, warn=_log.warning)
             return await self._serve(self._load(data), disk, temporary, stop)
         finally:

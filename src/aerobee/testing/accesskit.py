@@ -12,12 +12,15 @@ from aerobee.protocol.codes import JSON, VERSION, RequestCode
 from aerobee.protocol.command import Command
 from aerobee.protocol.signing import signer
 from aerobee.testing.brokerkit import BrokerKit, KitClient
+from aerobee.testing.secrets import require_unseen, secret_for
 
-ROOT_USER = ("root", "root-secret")
-INNER_USER = ("inner", "inner-secret")
+ROOT_USER = ("root", secret_for("root"))
+INNER_USER = ("inner", secret_for("inner"))
 _WAITS = 20
 # Found in no log, page, setting or plan.
-SECRETS = ("root-secret", "inner-secret")
+SECRETS = (ROOT_USER[1], INNER_USER[1])
+# The answers that hold passwords, for those who may see them.
+_PASSWORDS = (RequestCode.AUTH_GET_USER, RequestCode.AUTH_LIST_USER)
 
 # The sample of Apache's 4.9 distribution (conf/plain_acl.yml).
 PLAIN_ACL: Final = """\
@@ -65,7 +68,7 @@ def access_config(**more: object) -> AccessConfig:
 
 def secret_of(name: str) -> str:
     """Return the password that `add_user` gives."""
-    return dict((ROOT_USER, INNER_USER)).get(name, f"{name}-secret")
+    return secret_for(name)
 
 
 def signed(
@@ -106,6 +109,8 @@ class AccessClient:
         for _ in range(_WAITS):
             for one in await self.connection.answers():
                 if one.opaque == self._opaque:
+                    if code not in _PASSWORDS:
+                        require_unseen(f"answer to {code}", one.body + repr((one.remark, one.ext)).encode())
                     return one
             await self._kit.pass_time(0.1)
         raise AssertionError(f"no answer to request {code}")

@@ -22,6 +22,7 @@ from aerobee.model.dialect import loads_object
 from aerobee.model.numbers import parse_int
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, decode_frame, encode_command, request
+from aerobee.testing.secrets import FOREIGN
 
 PROJECT = Path(__file__).parents[3]
 NEWEST = "5.5.0"
@@ -153,6 +154,8 @@ class JavaProcess:
     ) -> None:
         work.mkdir(parents=True, exist_ok=True)
         self.output = work / "output.txt"
+        # Apache's programs write secrets down, and tests of ours need not search what they write.
+        (work / FOREIGN).touch()
         properties = {"user.home": str(work), "java.io.tmpdir": str(work), **(system or {})}
         command = [
             "java",
@@ -306,6 +309,9 @@ class ApacheBroker(JavaProcess):
             **(settings or {}),
         }
         config.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+        if "authenticationEnabled" in keys:
+            store.mkdir(parents=True, exist_ok=True)
+            (store / FOREIGN).touch()
         main = "org.apache.rocketmq.broker.BrokerStartup"
         super().__init__(server_classpath(version), main, ["-c", str(config)], work, heap_mb=512)
         self.wait_for("boot success")

@@ -50,6 +50,7 @@ from aerobee.store.config import StoreConfig
 from aerobee.telemetry.config import MetricsConfig
 from aerobee.testing.clusterparts import defaults_of, shared_settings, stored_messages, topic_maker
 from aerobee.testing.clustersecurity import ClusterSecurity
+from aerobee.testing.secrets import require_no_leaks
 from aerobee.testing.shifting import ShiftedClock, pass_time, stay_connected
 from aerobee.testing.stoppable import StoppableThread
 
@@ -176,8 +177,10 @@ class LocalCluster:
             self._threads.clear()
             thread.stop()
             if self._temporary is not None:
-                self._temporary.cleanup()
-                self._temporary, self._data = None, None
+                # Its files are searched before they go.
+                with self._temporary as directory:
+                    self._temporary, self._data = None, None
+                    require_no_leaks(Path(directory))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

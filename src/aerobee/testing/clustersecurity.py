@@ -12,12 +12,12 @@ from aerobee.admin.acls import Right, grant
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.everyserver import Changed
 from aerobee.admin.users import UserChanges, create_user
-from aerobee.app.secure import Secured, new_secret, secure
+from aerobee.app.secure import Secured, secure
 from aerobee.client.core import PROFILES_FILE_VARIABLE as FILE_VARIABLE
 from aerobee.client.core import SECRET_KEY_VARIABLE, ClientOptions, Credentials, read_profile
 from aerobee.errors import AerobeeError
 from aerobee.runtime.clock import SystemClock
-from aerobee.runtime.entropy import SystemEntropy
+from aerobee.testing.secrets import made_secret
 
 _LOOK_S: Final = 0.05
 
@@ -26,7 +26,7 @@ class ClusterSecurity:
     """The authority, the certificates and the administrator of one cluster."""
 
     def __init__(self, data: Path, host: str) -> None:
-        self._made: Secured = secure(str(data), host, None, SystemClock(), SystemEntropy())
+        self._made: Secured = secure(str(data), host, None, SystemClock(), made_secret)
         facts = self._made.facts
         self.ca = facts.ca
         self.credentials_file = facts.credentials
@@ -48,7 +48,7 @@ class ClusterSecurity:
 
         It waits until so many brokers are registered: one that comes later would not know the user.
         """
-        who = Credentials(name, new_secret(SystemEntropy()))
+        who = Credentials(name, made_secret())
         wanted = [Right(name, resource, tuple(actions.split(","))) for resource, actions in rights.items()]
         tls = ssl.create_default_context(cafile=self.ca)
         async with AdminConnection(namesrv, credentials=self.admin, tls=tls) as admin:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from aerobee.runtime.clock import SystemClock
+from aerobee.testing.secrets import require_unseen
 
 # The limit for a command on a busy machine. No test waits for this time to pass.
 PATIENCE_S = 60
@@ -36,10 +37,13 @@ def environment(**more: str) -> dict[str, str]:
 
 def aerobee(*words: str, feed: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
     """Run one command to its end."""
-    return subprocess.run(
+    done = subprocess.run(
         command(*words),
         capture_output=True, text=True, timeout=PATIENCE_S, env=environment(**env), input=feed, check=False,
     )  # fmt: skip
+    if "--show-secrets" not in words:
+        require_unseen(f"aerobee {' '.join(words)}", done.stdout + done.stderr)
+    return done
 
 
 class Up:
@@ -74,14 +78,20 @@ class Up:
 
     def end(self) -> int:
         """Wait for the end; return the exit code."""
-        self.process.communicate(timeout=PATIENCE_S)
+        self._said()
         return self.process.returncode
+
+    def _said(self) -> str:
+        """Return what was printed on stderr, when it has ended."""
+        shown, said = self.process.communicate(timeout=PATIENCE_S)
+        require_unseen("aerobee up", f"{shown}\n{said}")
+        return said
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, float, str]:
         """Send a signal; return the exit code, the seconds until the end and what was printed on stderr."""
         started_s = _CLOCK.monotonic()
         self.process.send_signal(how)
-        _, said = self.process.communicate(timeout=PATIENCE_S)
+        said = self._said()
         return self.process.returncode, _CLOCK.monotonic() - started_s, said
 
 
@@ -95,10 +105,11 @@ def up(*words: str) -> Iterator[Up]:
     finally:
         process.terminate()
         try:
-            process.communicate(timeout=PATIENCE_S)
+            shown, said = process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.communicate()
+            shown, said = process.communicate()
+        require_unseen("aerobee up", f"{shown}\n{said}")
 
 
 @contextmanager

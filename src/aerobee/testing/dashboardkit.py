@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urlsplit
 from aerobee.dashboard.options import DashboardOptions
 from aerobee.dashboard.serve import serve_dashboard
 from aerobee.runtime.loopthread import LoopThread
+from aerobee.testing.secrets import require_unseen
 
 PATIENCE_S: Final = 60.0
 
@@ -104,7 +105,9 @@ class Reader:
             for line in answer.headers.get_all("set-cookie") or ():
                 self.cookies.update((name, one.value) for name, one in SimpleCookie(line).items())
             told = {name.lower(): value for name, value in answer.getheaders()}
-            return Reply(answer.status, told, answer.read())
+            shown = answer.read()
+            require_unseen(f"page {path}", shown + repr(told).encode())
+            return Reply(answer.status, told, shown)
         finally:
             connection.close()
 

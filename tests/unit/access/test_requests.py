@@ -12,6 +12,7 @@ from aerobee.access.brokertable import BROKER_ROWS
 from aerobee.access.forms import read_users
 from aerobee.app.access import AccessRoot
 from aerobee.errors import ConfigError, StoreError
+from aerobee.protocol.bodies.access import UserInfo
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.testing.accesskit import SECRETS, AccessClient, access_config, add_user, grant, secret_of
 from aerobee.testing.brokerkit import BrokerKit, run_broker
@@ -33,14 +34,15 @@ def file_text(disk: RecordingDisk, path: str) -> bytes:
 def test_users_are_made_changed_shown_and_deleted() -> None:
     async def main(kit: BrokerKit) -> None:
         root = AccessClient(kit)
-        body = b'{"username":"other","password":"p1","userType":"Normal","userStatus":"enable"}'
+        secret = secret_of("bob")
+        body = UserInfo(username="other", password=secret, user_type="Normal", user_status="enable").encode()
         made = await root.ask(_R.AUTH_CREATE_USER, {"username": "bob"}, body)
         assert (made.code, made.remark) == (0, "not set any response code")
         again = await root.ask(_R.AUTH_CREATE_USER, {"username": "bob"}, body)
         assert (again.code, again.remark) == (16, "The user is existed")
         shown = await root.ask(_R.AUTH_GET_USER, {"username": "bob"})
         assert json.loads(shown.body) == {
-            "username": "bob", "password": "p1", "userType": "Normal", "userStatus": "enable",
+            "username": "bob", "password": secret, "userType": "Normal", "userStatus": "enable",
         }  # fmt: skip
         assert (await root.ask(_R.AUTH_UPDATE_USER, {"username": "bob"}, b'{"userStatus":"DISABLE"}')).code == 0
         assert json.loads((await root.ask(_R.AUTH_GET_USER, {"username": "bob"})).body)["userStatus"] == "disable"
@@ -141,7 +143,7 @@ def test_password_only_to_super() -> None:
             assert seen.code == 0
             assert b"root" in seen.body
             assert b"password" not in seen.body
-            assert b"root-secret" in (await inner.ask(code, ext)).body
+            assert secret_of("root").encode() in (await inner.ask(code, ext)).body
         # What shows settings shows no secret, to nobody.
         for client in (viewer, inner, root):
             for code in (_R.GET_BROKER_CONFIG, _R.GET_BROKER_RUNTIME_INFO):
@@ -198,15 +200,15 @@ def test_a_changed_file_counts_within_a_second() -> None:
         root = AccessClient(kit)
         await add_user(root, "bob")
         text = file_text(disk, USERS)
-        disk.open(USERS).write(0, text.replace(b"bob-secret", b"bob-secreT"))
+        disk.open(USERS).write(0, text.replace(secret_of("bob").encode(), secret_of("boB").encode()))
         kit.access.tick(kit.clock.monotonic() + 2)
         await kit.pass_time(0.1)
         assert (await AccessClient(kit, "bob").ask(_R.GET_ALL_TOPIC_CONFIG)).code == 16
-        assert (await AccessClient(kit, "bob", "bob-secreT").ask(_R.GET_ALL_TOPIC_CONFIG)).code == 0
+        assert (await AccessClient(kit, "bob", secret_of("boB")).ask(_R.GET_ALL_TOPIC_CONFIG)).code == 0
         # A file that cannot be understood changes nothing.
         disk.open(USERS).write(0, b"x")
         kit.access.tick(kit.clock.monotonic() + 4)
-        assert (await AccessClient(kit, "bob", "bob-secreT").ask(_R.GET_ALL_TOPIC_CONFIG)).code == 0
+        assert (await AccessClient(kit, "bob", secret_of("boB")).ask(_R.GET_ALL_TOPIC_CONFIG)).code == 0
 
     run(main, disk)
 
@@ -245,10 +247,10 @@ def test_acl_files_survive_any_crash() -> None:
         from aerobee.access.directory import UserChange, created_user, deleted_user, put_entries
         from aerobee.access.policies import PolicyEntry, PolicyType
 
-        before = created_user(root.access.tables, UserChange("bob", "bob-secret"))
+        before = created_user(root.access.tables, UserChange("bob", secret_of("bob")))
         before = put_entries(before, "bob", [(PolicyType.CUSTOM, [PolicyEntry.of("*", ["All"], (), "Allow")])])
         root.files.save(before)
-        after = created_user(deleted_user(before, "bob"), UserChange("eve", "eve-secret"))
+        after = created_user(deleted_user(before, "bob"), UserChange("eve", secret_of("eve")))
         disk.fail(nth, times=None)
         try:
             root.files.save(after)
@@ -277,7 +279,9 @@ def test_acl_files_survive_any_crash() -> None:
 
 def test_the_accounts_of_plain_acl_are_taken_at_the_start(tmp_path: Path) -> None:
     file = tmp_path / "plain_acl.yml"
-    file.write_text("accounts:\n  - accessKey: old\n    secretKey: old-secret\n    topicPerms:\n      - t=PUB\n")
+    account = f"accounts:\n  - accessKey: old\n    secretKey: {secret_of('old')}\n"
+    file.touch(0o600)
+    file.write_text(f"{account}    topicPerms:\n      - t=PUB\n")
     more: dict[str, Any] = {"migrate_auth_from_v1_enabled": True, "acl_file": str(file)}
 
     async def main(kit: BrokerKit) -> None:
@@ -286,7 +290,7 @@ def test_the_accounts_of_plain_acl_are_taken_at_the_start(tmp_path: Path) -> Non
         assert b"Topic:t" in (await old.ask(_R.AUTH_GET_ACL, {"subject": "User:old"})).body
 
     run(main, **more)
-    file.write_text("accounts:\n  - accessKey: old\n    secretKey: old-secret\n    defaultTopicPerm: ALL\n")
+    file.write_text(f"{account}    defaultTopicPerm: ALL\n")
     with pytest.raises(ConfigError, match="'ALL' of old is no permission"):
         run(main, **more)
 
@@ -302,7 +306,7 @@ def test_audit_names_every_change(tmp_path: Path) -> None:
         root = AccessClient(kit)
         await add_user(root, "bob")
         await grant(root, "bob", "Topic:t", "Pub")
-        await root.ask(_R.AUTH_UPDATE_USER, {"username": "bob"}, b'{"password":"bob-secret-2"}')
+        await root.ask(_R.AUTH_UPDATE_USER, {"username": "bob"}, UserInfo(password=secret_of("bob-2")).encode())
         topic = {
             "topic": "t", "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6",
             "topicFilterType": "SINGLE_TAG",
@@ -343,7 +347,7 @@ def test_audit_names_every_change(tmp_path: Path) -> None:
     assert rest[0]["after"]["rules"] == [] and "after" not in rest[1]
     refused = [event for event in events if event.get("decision") == "refused"]
     assert 10 <= len(refused) < 30
-    assert not any(secret in text for secret in (*SECRETS, secret_of("bob"), "bob-secret-2"))
+    assert not any(secret in text for secret in (*SECRETS, secret_of("bob"), secret_of("bob-2")))
 
 
 def test_made_up_names_do_not_flood_the_audit_log(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from aerobee.protocol.codes import FOR_USER_FIELD, PrivateRequestCode, RequestCo
 from aerobee.protocol.signing import CREDENTIAL_FIELDS
 from aerobee.testing.accesskit import AccessClient, access_config, add_user, grant, signed
 from aerobee.testing.brokerkit import BrokerKit, run_broker
+from aerobee.testing.secrets import secret_for
 
 _R = RequestCode
 REFUSED = ResponseCode.NO_PERMISSION
@@ -69,7 +70,7 @@ def test_a_client_is_not_given_the_signature_of_whoever_asks_about_it(code: int)
         # What a signature that got out is good for.
         stolen = signed(code, ext, opaque=92)
         stolen.code = _R.AUTH_LIST_USER
-        assert b"root-secret" in (await kit.connect().call(stolen)).body
+        assert secret_for("root").encode() in (await kit.connect().call(stolen)).body
 
     run(main)
 

@@ -22,6 +22,7 @@ from aerobee.runtime.entropy import SystemEntropy
 from aerobee.store.config import BrokerRole
 from aerobee.testing.accesskit import INNER_USER, ROOT_USER, access_config
 from aerobee.testing.disk import RecordingDisk
+from aerobee.testing.secrets import secret_for
 from aerobee.testing.storekit import small_config
 
 HOST = "127.0.0.1"
@@ -85,9 +86,9 @@ def test_namesrv_refuses_strangers() -> None:
             assert (await ask(root, names.port, _R.GET_KV_CONFIG, {"namespace": "n", "key": "k"})).code != 0
             assert (await ask(root, names.port, _R.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"})).code == 0
             # The name server has users of its own.
-            user = UserInfo(password="bob-secret").encode()
+            user = UserInfo(password=secret_for("bob")).encode()
             assert (await ask(root, names.port, _R.AUTH_CREATE_USER, {"username": "bob"}, user)).code == 0
-            bob = RemotingClient(sign=signer("bob", "bob-secret"))
+            bob = RemotingClient(sign=signer("bob", secret_for("bob")))
             assert (await ask(bob, names.port, _R.GET_BROKER_CLUSTER_INFO)).code == 0
             assert (await ask(bob, names.port, _R.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"})).code == 16
             assert (await ask(bob, node.port, _R.GET_BROKER_CONFIG)).code == 16  # unknown at the broker
@@ -136,11 +137,11 @@ def test_a_slave_takes_the_users_of_its_master() -> None:
         await master.start()
         slave = broker(names, access_config(), broker_id=1)
         await slave.start()
-        root, bob = RemotingClient(sign=signer(*ROOT_USER)), RemotingClient(sign=signer("bob", "bob-secret"))
+        root, bob = RemotingClient(sign=signer(*ROOT_USER)), RemotingClient(sign=signer("bob", secret_for("bob")))
         try:
             assert slave.role.master_address == f"{HOST}:{master.port}"
             assert master.role.master_address == ""
-            user = UserInfo(password="bob-secret").encode()
+            user = UserInfo(password=secret_for("bob")).encode()
             assert (await ask(root, master.port, _R.AUTH_CREATE_USER, {"username": "bob"}, user)).code == 0
             acl = AclInfo((PolicyInfo((PolicyEntryInfo(("Get",), "Allow", "Cluster:DefaultCluster"),)),), "User:bob")
             assert (await ask(root, master.port, _R.AUTH_CREATE_ACL, {"subject": "User:bob"}, acl.encode())).code == 0

@@ -14,7 +14,7 @@ from aerobee.app import authority, secure
 from aerobee.app.secure import Secured
 from aerobee.runtime.certificates import read_certificates
 from aerobee.runtime.clock import SystemClock
-from aerobee.runtime.entropy import SystemEntropy
+from aerobee.testing.secrets import made_secret
 from aerobee.testing.shifting import ShiftedClock
 
 WRITES = 6  # key and certificate of server and authority, the profile, the settings
@@ -45,7 +45,7 @@ def cut_after(monkeypatch: pytest.MonkeyPatch, writes: int) -> Iterator[None]:
 
 
 def made(data: Path, host: str = "127.0.0.1", advertise: str | None = None) -> Secured:
-    return secure.secure(str(data), host, advertise, SystemClock(), SystemEntropy())
+    return secure.secure(str(data), host, advertise, SystemClock(), made_secret)
 
 
 def is_whole(data: Path) -> bool:
@@ -93,7 +93,7 @@ def test_the_certificate_is_renewed_before_it_expires(tmp_path: Path) -> None:
     clock = ShiftedClock()
     for days, is_same in ((300, True), (370, False)):
         clock.shift_s = days * 86_400.0
-        secure.secure(str(tmp_path), "127.0.0.1", None, clock, SystemEntropy())
+        secure.secure(str(tmp_path), "127.0.0.1", None, clock, made_secret)
         assert ((tmp_path / "secure" / "server.pem").read_bytes() == before) == is_same, days
 
 

@@ -16,6 +16,7 @@ from aerobee.config.setting import (
     to_properties,
 )
 from aerobee.errors import ConfigError
+from aerobee.testing.secrets import secret_for
 
 
 class Colour(enum.Enum):
@@ -111,8 +112,8 @@ def test_text_and_back(size: int, ratio: float, on: bool, colour: Colour) -> Non
 
 
 def test_secrets_are_not_shown() -> None:
-    shown = to_properties(Sample(password="hush"))
-    assert "hush" not in str(shown)
+    shown = to_properties(Sample(password=secret_for("x")))
+    assert secret_for("x") not in str(shown)
     assert shown["isOn"] == "false"
 
 

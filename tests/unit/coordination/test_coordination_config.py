@@ -9,6 +9,7 @@ from aerobee.coordination.config import CoordinationConfig
 from aerobee.coordination.endpoints import parse_endpoints
 from aerobee.errors import ConfigError
 from aerobee.testing.certificates import Certificate
+from aerobee.testing.secrets import secret_for
 
 
 def test_endpoints_are_a_list_with_semicolons() -> None:
@@ -47,11 +48,11 @@ def test_no_address_means_no_coordination() -> None:
 
 
 def test_a_password_is_sent_to_this_machine_and_never_printed() -> None:
-    config = CoordinationConfig(addr="127.0.0.1:1;localhost:2", user="u", password="hush")
+    config = CoordinationConfig(addr="127.0.0.1:1;localhost:2", user="u", password=secret_for("u"))
     reached = config.reached()
     assert reached is not None
-    assert (reached.user, reached.password, reached.tls) == ("u", "hush", None)
-    assert "hush" not in str(to_properties(config)) + repr(reached)
+    assert (reached.user, reached.password, reached.tls) == ("u", secret_for("u"), None)
+    assert secret_for("u") not in str(to_properties(config)) + repr(reached)
 
 
 def test_https_verifies_the_server_and_shows_a_certificate(certificate: Certificate) -> None:

@@ -25,6 +25,7 @@ from aerobee.runtime.clock import SystemClock
 from aerobee.telemetry.logs import Logs
 from aerobee.telemetry.stdlog import lead_to
 from aerobee.testing.certificates import Certificate, make_certificate
+from aerobee.testing.secrets import secret_for
 from aerobee.testing.workload import eventually
 
 ECHO, HUGE = 10, 16
@@ -354,7 +355,10 @@ def test_what_the_mode_does_not_take_is_closed_and_said_once(
 
 def test_clients_certificates(serve: Run, certificate: Certificate, tmp_path: Path, lines: list[str]) -> None:
     """Needed: who shows one that is trusted is served, who shows another or none is not."""
-    trusted, other = make_certificate(tmp_path, "trusted", password="s3cret"), make_certificate(tmp_path, "other")
+    trusted, other = (
+        make_certificate(tmp_path, "trusted", password=secret_for("key")),
+        make_certificate(tmp_path, "other"),
+    )
     config = TlsConfig(
         server_cert_path=str(certificate.cert),
         server_key_path=str(certificate.key),

@@ -10,6 +10,7 @@ from aerobee.config.loader import load, override_source
 from aerobee.errors import ConfigError
 from aerobee.net.config import TlsConfig, TlsMode
 from aerobee.testing.certificates import make_certificate, unavailable
+from aerobee.testing.secrets import secret_for
 
 
 def tls_of(**settings: str) -> TlsConfig:
@@ -52,7 +53,7 @@ def test_a_key_that_promises_more_safety_than_there_is_stops_the_start(key: str)
 
 
 def test_the_password_is_not_shown() -> None:
-    loaded = load((TlsConfig,), override_source(["tls.server.keyPassword=s3cret"]))
+    loaded = load((TlsConfig,), override_source([f"tls.server.keyPassword={secret_for('key')}"]))
     assert loaded.properties()["tls.server.keyPassword"] == "******"
 
 
@@ -66,7 +67,7 @@ def test_files_that_do_not_do_are_named(tmp_path: Path) -> None:
     reason = unavailable()
     if reason:
         pytest.skip(reason)
-    good, other = make_certificate(tmp_path, "good", password="s3cret"), make_certificate(tmp_path, "other")
+    good, other = make_certificate(tmp_path, "good", password=secret_for("key")), make_certificate(tmp_path, "other")
     junk, missing = tmp_path / "junk.pem", tmp_path / "missing.pem"
     junk.write_text("no certificate")
 
@@ -75,7 +76,7 @@ def test_files_that_do_not_do_are_named(tmp_path: Path) -> None:
             tls_of(server__certPath=str(cert), server__keyPath=str(key), **more).accepting()
         return str(caught.value)
 
-    secret = {"server__keyPassword": "s3cret"}
+    secret = {"server__keyPassword": secret_for("key")}
     assert tls_of(server__certPath=str(good.cert), server__keyPath=str(good.key), **secret).accepting().context
     assert f"tls.server.certPath={missing}: No such file" in problem(missing, good.key)
     assert f"tls.server.keyPath={missing}: No such file" in problem(good.cert, missing)

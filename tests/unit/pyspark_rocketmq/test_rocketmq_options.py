@@ -8,6 +8,7 @@ import pytest
 
 from aerobee.client.core.tls import ClientTls
 from aerobee.errors import InvalidArgumentError
+from aerobee.testing.secrets import secret_for
 from pyspark_rocketmq.options import COMMON, OptionError, duration_ms, endpoint_of, moment_ms, read_options, size_bytes
 
 
@@ -54,10 +55,10 @@ def test_secrets_are_in_no_error_and_no_text() -> None:
     with pytest.raises(OptionError) as caught:
         read_options({"secretKey": "   "}, COMMON)
     assert str(caught.value) == "option secretKey: its value is empty"
-    values = read_options({"nameServer": "a:1", "accessKey": "who", "secretKey": "hush"}, COMMON)
+    values = read_options({"nameServer": "a:1", "accessKey": "who", "secretKey": secret_for("who")}, COMMON)
     endpoint = endpoint_of(values, {})
-    assert endpoint.credentials is not None and endpoint.credentials.secret_key == "hush"
-    assert "hush" not in repr(endpoint) and "who" not in repr(endpoint)
+    assert endpoint.credentials is not None and endpoint.credentials.secret_key == secret_for("who")
+    assert secret_for("who") not in repr(endpoint) and "who" not in repr(endpoint)
 
 
 def test_the_environment_fills_what_is_missing() -> None:
@@ -88,12 +89,20 @@ def test_values_with_units() -> None:
 def test_tls_comes_by_our_names_by_rocketmqs_or_from_the_driver() -> None:
     place = {"nameServer": "a:1"}
     assert endpoint_of(read_options(place, COMMON), {}).tls is None
-    ours = {"tlsCa": "ca.pem", "tlsCert": "c.pem", "tlsKey": "k.pem", "tlsKeyPassword": "hush", "tlsAnyHost": "true"}
-    java = {"tls.enable": "true", "tls.client.trustCertPath": "ca.pem", "tls.client.keyPassword": "hush"}
+    ours = {
+        "tlsCa": "ca.pem",
+        "tlsCert": "c.pem",
+        "tlsKey": "k.pem",
+        "tlsKeyPassword": secret_for("key"),
+        "tlsAnyHost": "true",
+    }
+    java = {"tls.enable": "true", "tls.client.trustCertPath": "ca.pem", "tls.client.keyPassword": secret_for("key")}
     endpoint = endpoint_of(read_options(place | ours, COMMON), {"AEROBEE_TLS_CA": "other.pem"})
-    assert endpoint.tls == ClientTls("ca.pem", "c.pem", "k.pem", "hush", any_host=True)
-    assert "hush" not in repr(endpoint)
-    assert endpoint_of(read_options(place | java, COMMON), {}).tls == ClientTls("ca.pem", key_password="hush")
+    assert endpoint.tls == ClientTls("ca.pem", "c.pem", "k.pem", secret_for("key"), any_host=True)
+    assert secret_for("key") not in repr(endpoint)
+    assert endpoint_of(read_options(place | java, COMMON), {}).tls == ClientTls(
+        "ca.pem", key_password=secret_for("key")
+    )
     around = {"AEROBEE_TLS_CA": "ca.pem"}
     assert endpoint_of(read_options(place, COMMON), around).tls == ClientTls("ca.pem")
     assert endpoint_of(read_options(place | {"tls": "false"}, COMMON), around).tls is None

@@ -12,19 +12,20 @@ from aerobee.cli.connecting import asked_credentials, asked_tls
 from aerobee.cli.remote import options
 from aerobee.client.core import Credentials, client_config, with_profile
 from aerobee.errors import AerobeeError, ConfigError, InvalidArgumentError
+from aerobee.testing.secrets import secret_for
 from pyspark_rocketmq.options import COMMON, endpoint_of, read_options
 
-FILE = """
+FILE = f"""
 [admin]
 namesrv = "prod:9876"
 access_key = "root"
-secret_key = "hush-hush"
+secret_key = "{secret_for("a")}"
 tls_ca = "ca.pem"
 tls_any_host = true
 
 [reader]
 access_key = "reader"
-secret_key = "quiet"
+secret_key = "{secret_for("reader")}"
 security_token = "temporary"
 tls = false
 """
@@ -33,8 +34,8 @@ tls = false
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "credentials.toml"
+    path.touch(0o600)
     path.write_text(FILE)
-    path.chmod(0o600)
     return path
 
 
@@ -48,7 +49,8 @@ def test_a_named_profile_overrides_the_environment(environ: dict[str, str], tmp_
               "AEROBEE_PROFILE": "reader", "NAMESRV_ADDR": "test:9876", "HOME": "/h"}  # fmt: skip
     assert with_profile("admin", around) == {
         **environ, "HOME": "/h", "NAMESRV_ADDR": "prod:9876", "AEROBEE_ACCESS_KEY": "root",
-        "AEROBEE_SECRET_KEY": "hush-hush", "AEROBEE_TLS_CA": str(tmp_path / "ca.pem"), "AEROBEE_TLS_ANY_HOST": "true",
+        "AEROBEE_SECRET_KEY": secret_for("a"), "AEROBEE_TLS_CA": str(tmp_path / "ca.pem"),
+        "AEROBEE_TLS_ANY_HOST": "true",
     }  # fmt: skip
 
 
@@ -56,21 +58,21 @@ def test_a_profile_of_the_environment_fills_what_is_missing(environ: dict[str, s
     around = {**environ, "AEROBEE_PROFILE": "reader", "NAMESRV_ADDR": "test:9876"}
     assert with_profile(None, around)["AEROBEE_ACCESS_KEY"] == "reader"
     assert with_profile(None, {**around, "AEROBEE_TLS": "true"})["AEROBEE_TLS"] == "true"
-    own = with_profile(None, {**around, "AEROBEE_ACCESS_KEY": "me", "AEROBEE_SECRET_KEY": "mine"})
+    own = with_profile(None, {**around, "AEROBEE_ACCESS_KEY": "me", "AEROBEE_SECRET_KEY": secret_for("me")})
     assert "AEROBEE_SECURITY_TOKEN" not in own, "it belongs to the other key"
     assert with_profile(None, environ) is environ
 
 
 def test_clients_and_spark_know_profiles(environ: dict[str, str], file: Path, tmp_path: Path) -> None:
     config = client_config("a:1", environ, profile="reader")
-    assert config.credentials == Credentials("reader", "quiet", "temporary") and config.tls is None
-    assert "quiet" not in repr(config)
-    own = client_config("a:1", environ, profile="reader", access_key="me", secret_key="mine")
-    assert own.credentials == Credentials("me", "mine")
+    assert config.credentials == Credentials("reader", secret_for("reader"), "temporary") and config.tls is None
+    assert secret_for("reader") not in repr(config)
+    own = client_config("a:1", environ, profile="reader", access_key="me", secret_key=secret_for("me"))
+    assert own.credentials == Credentials("me", secret_for("me"))
     endpoint = endpoint_of(read_options({"profile": "admin"}, COMMON), environ)
-    assert endpoint.name_servers == ("prod:9876",) and endpoint.credentials == Credentials("root", "hush-hush")
+    assert endpoint.name_servers == ("prod:9876",) and endpoint.credentials == Credentials("root", secret_for("a"))
     assert endpoint.tls is not None and endpoint.tls.ca == str(tmp_path / "ca.pem") and endpoint.tls.any_host
-    assert "hush" not in repr(endpoint)
+    assert secret_for("a") not in repr(endpoint)
     with pytest.raises(AerobeeError, match="profile is a str"):
         client_config("a:1", environ, profile=7)  # type: ignore[arg-type]
 
@@ -126,10 +128,10 @@ def test_a_file_that_others_can_read_is_refused(environ: dict[str, str], file: P
 
 
 def test_no_error_shows_a_secret(environ: dict[str, str], file: Path) -> None:
-    file.write_text('[a]\naccess_key = "x"\nsecret_key = "MARKER\n')
+    file.write_text(f'[a]\naccess_key = "x"\nsecret_key = "{secret_for("x")}\n')
     with pytest.raises(ConfigError) as caught:
         with_profile("a", environ)
-    assert "MARKER" not in str(caught.value)
+    assert secret_for("x") not in str(caught.value)
     with pytest.raises(InvalidArgumentError) as half:
-        client_config("a:1", {"AEROBEE_SECRET_KEY": "MARKER"})
-    assert "MARKER" not in str(half.value)
+        client_config("a:1", {"AEROBEE_SECRET_KEY": secret_for("x")})
+    assert secret_for("x") not in str(half.value)

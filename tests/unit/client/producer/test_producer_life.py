@@ -23,6 +23,7 @@ from aerobee.net.channel import Channel
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.transaction import CheckTransactionStateRequestHeader
+from aerobee.testing.secrets import secret_for
 
 
 def run(work: Any) -> Any:
@@ -122,16 +123,16 @@ def test_constructing_needs_no_loop_and_wrong_use_is_said(new_cluster: Any, monk
 def test_requests_are_signed_as_apache_checks_them(new_cluster: Any) -> None:
     async def work() -> None:
         async with new_cluster("a") as cluster:
-            options: Any = {"access_key": "me", "secret_key": "secret", "security_token": "st"}
+            options: Any = {"access_key": "me", "secret_key": secret_for("me"), "security_token": "st"}
             async with aerobee.Producer(cluster.namesrv, **options) as producer:
                 await producer.send("t", b"body", tags="ü")
             command = cluster.brokers[0].stored[0].command
             fields = {name: value for name, value in command.ext.items() if name != "Signature"}
             content = "".join(fields[name] for name in sorted(fields)).encode() + b"body"
-            expected = base64.b64encode(hmac.digest(b"secret", content, "sha1")).decode()
+            expected = base64.b64encode(hmac.digest(secret_for("me").encode(), content, "sha1")).decode()
             assert command.ext["Signature"] == expected
             assert (command.ext["AccessKey"], command.ext["SecurityToken"]) == ("me", "st")
-            assert "secret" not in repr(producer.client_config)
+            assert secret_for("me") not in repr(producer.client_config)
 
     run(work())
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import fastavro
 import pytest
 
+from aerobee.testing.secrets import secret_for
 from pyspark_rocketmq.formats import avro
 from pyspark_rocketmq.formats.decoders import MalformedBodyError
 from pyspark_rocketmq.formats.definition import define
@@ -25,7 +26,8 @@ from pyspark_rocketmq.options import read_options
 OLD = '{"type":"record","name":"R","fields":[{"name":"id","type":"int"}]}'
 NEW = '{"type":"record","name":"R","fields":[{"name":"id","type":"long"},{"name":"n","type":"string","default":"-"}]}'
 THIRD = "/apis/registry/v3/groups/default/artifacts/orders-value"
-WANTED_LOGIN = f"Basic {base64.b64encode(b'reader:marker').decode()}"
+PASSWORD = secret_for("reader")
+WANTED_LOGIN = f"Basic {base64.b64encode(f'reader:{PASSWORD}'.encode()).decode()}"
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -130,16 +132,16 @@ def test_json_with_an_id(registry: str) -> None:
 
 
 def test_refusals_are_told_without_the_password(registry: str) -> None:
-    login = {"schemaRegistryUser": "reader", "schemaRegistryPassword": "marker"}
-    assert "marker" not in repr(defined(f"{registry}/secret", **login))
+    login = {"schemaRegistryUser": "reader", "schemaRegistryPassword": PASSWORD}
+    assert PASSWORD not in repr(defined(f"{registry}/secret", **login))
     for url, more, error, reason in (
         (registry, {"subject": "nope-value"}, SchemaError, "has no subject nope-value"),
         (registry, {"subject": "json-value"}, SchemaError, "is JSON, not what format=avro needs"),
         (registry, {"subject": "refs-value"}, SchemaError, "refers to other schemas"),
-        (f"{registry}/secret", {**login, "schemaRegistryPassword": "marker2"}, RegistryError, "status 401"),
+        (f"{registry}/secret", {**login, "schemaRegistryPassword": PASSWORD + "2"}, RegistryError, "status 401"),
         (f"{registry}/moved", login, RegistryError, "status 302"),
         ("http://127.0.0.1:1", login, RegistryError, "does not answer"),
     ):
         with pytest.raises(error, match=reason) as told:
             defined(url, **more)
-        assert "marker" not in f"{told.value} {told.value.__dict__}"
+        assert PASSWORD not in f"{told.value} {told.value.__dict__}"

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 
 from aerobee.hot.log.batch import decode_batch
 from aerobee.hot.log.properties import decode_properties
+from aerobee.testing.secrets import secret_for
 from pyspark_rocketmq.options import OptionError
 from pyspark_rocketmq.sink.layout import SinkSchemaError, layout_of
 from pyspark_rocketmq.sink.rows import Row, RowEncoder, RowError, encode_part, key_digest
@@ -157,7 +158,7 @@ def test_a_topic_must_come_from_somewhere() -> None:
         ({"startingOffsets": "earliest"}, "startingOffsets: is an option for reading"),
         ({"topic": "a b"}, "option topic: .*illegal"),
         ({"requestBytes": "8m"}, "option requestBytes"),
-        ({"secretKey": "hunter2"}, "accessKey and secretKey go together"),
+        ({"secretKey": secret_for("who")}, "accessKey and secretKey go together"),
         ({"jobId": "x" * 300}, "option jobId"),
     ],
 )

@@ -17,6 +17,7 @@ from aerobee.protocol.command import Command, encode_command, response
 from aerobee.protocol.connection import Connection
 from aerobee.sync import Producer
 from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.secrets import secret_for
 from pyspark_rocketmq.columns.schema import DEFAULT_SCHEMA
 from pyspark_rocketmq.options import OptionError
 from pyspark_rocketmq.source.batch import batch_reader
@@ -75,9 +76,9 @@ def test_wrong_credentials_are_one_error_without_the_secret() -> None:
         return encode_command(response(command, ResponseCode.NO_PERMISSION, remark="check signature failed"))
 
     with answering(refuse) as address, pytest.raises(NoPermissionError, match="check signature failed") as caught:
-        plan(address, accessKey="who", secretKey="hush-hush")
+        plan(address, accessKey="who", secretKey=secret_for("who"))
     assert seen[0]["AccessKey"] == "who" and seen[0]["Signature"]
-    assert "hush-hush" not in str(caught.value) + repr(seen)
+    assert secret_for("who") not in str(caught.value) + repr(seen)
 
 
 def test_something_that_is_not_rocketmq_and_something_that_says_nothing() -> None:
