@@ -69,7 +69,8 @@ class Forwarder:
         self._tasks = tasks
         self._target = ""
         self._until_s = 0.0
-        self._connecting = False
+        # The addresses to which a connection is being made. One that does not answer must not keep us from the next.
+        self._connecting: set[str] = set()
         self._in_flight = 0
         self._bytes = 0
         # Requests that wait for their turn, and whether the master has served one. Until then one is tried at a time.
@@ -246,8 +247,8 @@ class Forwarder:
             self._answer(request, reject(request.channel, request.command))
 
     def _connect(self) -> None:
-        if not self._connecting and self._target and not self._tasks.is_closing:
-            self._connecting = True
+        if self._target and self._target not in self._connecting and not self._tasks.is_closing:
+            self._connecting.add(self._target)
             self._tasks.start(self._open(self._target), name="forwarding")
 
     async def _open(self, address: str) -> None:
@@ -256,4 +257,4 @@ class Forwarder:
         except AerobeeError as error:
             _log.debug("the new master cannot be reached, requests for it are refused", master=address, reason=error)
         finally:
-            self._connecting = False
+            self._connecting.discard(address)

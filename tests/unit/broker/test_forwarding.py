@@ -23,6 +23,7 @@ from aerobee.testing.sendkit import send
 from aerobee.testing.workload import RawClient
 
 OLD, NEW, HUNG = "10.0.1.1:10911", "10.0.1.2:10911", "10.0.1.3:10911"
+OFF = "10.0.1.4:10911"
 
 
 def run(
@@ -30,7 +31,7 @@ def run(
 ) -> None:
     """Run a test with an old master that forwards, a client of it, and the new master, which may not lead yet.
 
-    A third broker says nothing to the first send that it gets.
+    A third broker says nothing to the first send that it gets, and the host of a fourth one is switched off.
     """
     unheard = [True]
 
@@ -39,6 +40,7 @@ def run(
 
     async def body(loop: VirtualLoop) -> None:
         net, clock = SimNet(loop, seed=1), VirtualClock(loop.time)
+        net.power_off("10.0.1.4")
         new = BrokerKit(RecordingDisk(seed=1), clock)
         new.state.catalog.put_topic(TopicConfig("T", 1, 1))
         old = BrokerKit(RecordingDisk(seed=1), clock, authority=lambda: False, following=True)
@@ -175,6 +177,24 @@ def test_a_silent_master_does_not_hold_up_the_next_one() -> None:
         assert loop.time() - began_s < 0.2
         assert not first.done()
         assert (await first).remark == REJECTED
+
+    run(main)
+
+
+def test_a_master_whose_host_is_off_does_not_hold_up_the_next_one() -> None:
+    """A connection to a host that is off takes seconds to fail."""
+
+    async def main(forwarder: Forwarder, client: RawClient, new: BrokerKit) -> None:
+        loop = asyncio.get_running_loop()
+        forwarder.begin()
+        forwarder.aim(OFF)
+        first = asyncio.ensure_future(client.send("T", 0, b"first"))
+        await asyncio.sleep(0.5)
+        forwarder.aim(NEW)
+        began_s = loop.time()
+        assert (await client.send("T", 0, b"second")).code == ResponseCode.SUCCESS
+        assert loop.time() - began_s < 0.2
+        assert (await first).code == ResponseCode.SUCCESS
 
     run(main)
 
