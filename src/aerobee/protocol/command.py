@@ -5,6 +5,7 @@ RocketMQ: RemotingCommand, RemotingSerializable.encode (fastjson2 sorts keys and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -208,13 +209,26 @@ def _from_json(frame: Frame) -> Command:
     except msgspec.ValidationError:
         head = _decode_loose(text)
     except (ValueError, RecursionError) as problem:
-        raise RemoteProtocolError(f"the header is not JSON: {problem}") from None
+        head = _decode_loose(_with_question_marks(text, problem))
     if head.code != frame.code:
         raise RemoteProtocolError(f"the header names two codes, {frame.code} and {head.code}")
     ext = head.ext or {}
     if len(ext) > EXT_FIELDS_MAX:
         raise RemoteProtocolError(f"more than {EXT_FIELDS_MAX} ext fields")
     return Command(head.code, head.opaque, head.flag, ext, frame.body(), head.remark, head.language, head.version, JSON)
+
+
+def _with_question_marks(text: bytes, problem: Exception) -> bytes:
+    """Return a header with a question mark for each half of a surrogate pair: Java reads one, our decoder does not.
+
+    Raise RemoteProtocolError if it has none, or is no JSON besides.
+    """
+    if b"\\u" in text:
+        try:
+            return json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace")
+        except (ValueError, RecursionError):
+            pass
+    raise RemoteProtocolError(f"the header is not JSON: {problem}") from None
 
 
 def _decode_loose(text: bytes) -> _JsonHeader:

@@ -37,6 +37,15 @@ def test_a_lone_surrogate_becomes_a_question_mark(codec: int) -> None:
     assert (back.ext, back.remark) == ({"k?": "v?"}, "?")
 
 
+def test_a_lone_surrogate_of_a_peer_becomes_a_question_mark() -> None:
+    """Java's JSON reads the escape of half a pair, and writes a question mark for it."""
+    fields = rb'{"k\udc00":"v\ud800\u00e9","c":"\ud83d\ude00"}'
+    header = rb'{"code":10,"extFields":' + fields + rb',"flag":0,"opaque":7,"remark":"\ud800"}'
+    back = decode_frame(json_frame(header, b"body"))
+    assert (back.ext, back.remark) == ({"k?": "v?\u00e9", "c": "\U0001f600"}, "?")
+    assert (back.code, back.opaque, back.body) == (10, 7, b"body")
+
+
 def test_a_code_beyond_a_short_goes_as_json() -> None:
     header = AckMessageRequestHeader(consumer_group="g", topic="t", queue_id=0, extra_info="x", offset=1)
     sent = request(RequestCode.ACK_MESSAGE, header, opaque=1, codec=BINARY)
@@ -87,6 +96,11 @@ def test_ext_values_that_are_no_texts_are_taken_as_fastjson_takes_them() -> None
         (b'{"code":34,"flag":0,"opaque":0,', "not JSON"),
         (b'{"code":34,"flag":0,"opaque":0,"x":' + b"[" * 100_000 + b"}", "not JSON"),
         (b'{"code":34,"flag":0,"opaque":0,"remark":"\xff"}', "not JSON"),
+        (b'{"code":34,"flag":0,"opaque":0,"remark":"\\ud800\xff"}', "not JSON"),
+        (rb'{"code":34,"flag":0,"opaque":0,"remark":"\ud800"', "not JSON"),
+        (rb'{"code":34,"flag":0,"opaque":0,"remark":"\ud800","code":35}', "two codes"),
+        (rb'{"code":34,"flag":0,"opaque":0,"remark":"\ud800","x":' + b"[" * 100_000 + b"}", "not JSON"),
+        (rb'{"code":34,"flag":0,"opaque":0,"remark":"\ud800","extFields":{"a":1e999}}', "not a command"),
     ],
 )
 def test_a_header_that_deceives_the_peek_is_refused(header: bytes, reason: str) -> None:
