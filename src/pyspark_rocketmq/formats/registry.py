@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import logging
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -25,12 +26,22 @@ _TIMEOUT_S: Final = 10.0
 _PAUSES_S: Final = (0.2, 1.0)
 _ANSWER_MAX: Final = 4 << 20
 _KINDS: Final = {AVRO: "AVRO", JSON: "JSON", PROTOBUF: "PROTOBUF"}
-# A sender may write any number as an id. After so many that the registry does not know, a task asks no more.
-_UNKNOWN_MAX: Final = 100
+# A sender may write any number as an id. After so many that the registry does not have, a task pauses before it asks
+# again, so that the registry has time for others. It asks: a body that can be read must not count as malformed.
+_UNKNOWN_MANY: Final = 100
+_UNKNOWN_PAUSE_S: Final = 0.01
+# More of them are not remembered.
+_UNKNOWN_MAX: Final = 100_000
+
+_log = logging.getLogger("pyspark_rocketmq")
 
 
 class RegistryError(AerobeeError):
     """A schema registry does not answer, or refuses a request."""
+
+
+class _MissingError(SchemaError):
+    """The registry does not have what it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +68,8 @@ class Registry:
         self._is_second = access.url.endswith("/apis/registry/v2")
         self.id_bytes = 8 if self._is_second else 4
         self._texts: dict[int, str] = {}
-        self._unknown: set[int] = set()
+        # By id: why no body can be read with it.
+        self._unusable: dict[int, str] = {}
 
     def latest(self, subject: str, kind: str) -> RegisteredSchema:
         """Return the newest schema of a subject. Raises SchemaError if there is none, or one of another format."""
@@ -80,17 +92,34 @@ class Registry:
         return RegisteredSchema(number, self._get(place, f"artifact {subject}"))
 
     def by_id(self, number: int) -> str:
-        """Return the schema with this id. Raises MalformedBodyError if the registry does not know it."""
+        """Return the schema with this id. Raises MalformedBodyError if the registry does not know it, or if it refers
+        to other schemas."""
         if number in self._texts:
             return self._texts[number]
-        if number in self._unknown or len(self._unknown) >= _UNKNOWN_MAX:
-            raise MalformedBodyError(f"the registry has no schema with the id {number}")
-        try:
-            self._texts[number] = self._read_id(number)
-        except SchemaError:
-            self._unknown.add(number)
-            raise MalformedBodyError(f"the registry has no schema with the id {number}") from None
-        return self._texts[number]
+        reason = self._unusable.get(number)
+        if reason is None:
+            if len(self._unusable) >= _UNKNOWN_MANY:
+                pause(_UNKNOWN_PAUSE_S)
+            try:
+                self._texts[number] = self._read_id(number)
+            except SchemaError as error:
+                reason = self._note(number, error)
+            else:
+                return self._texts[number]
+        raise MalformedBodyError(reason)
+
+    def _note(self, number: int, error: SchemaError) -> str:
+        """Remember that no body can be read with this id. Return why."""
+        is_missing = isinstance(error, _MissingError)
+        reason = f"the registry has no schema with the id {number}" if is_missing else error.message
+        if len(self._unusable) < _UNKNOWN_MAX:
+            self._unusable[number] = reason
+            if len(self._unusable) == _UNKNOWN_MANY:
+                _log.warning(
+                    "bodies name %d schemas that schema registry %s does not have; it is asked for others more slowly",
+                    _UNKNOWN_MANY, self._access.url,
+                )  # fmt: skip
+        return reason
 
     def _read_id(self, number: int) -> str:
         what = f"schema {number}"
@@ -135,7 +164,7 @@ class Registry:
         except urllib.error.HTTPError as error:
             error.close()
             if error.code == 404:
-                raise SchemaError(f"schema registry {self._access.url} has no {what}") from None
+                raise _MissingError(f"schema registry {self._access.url} has no {what}") from None
             if error.code >= 500:
                 raise http.client.HTTPException(f"status {error.code}") from None
             raise RegistryError(f"schema registry {self._access.url} refuses {what}: status {error.code}") from None
