@@ -198,11 +198,21 @@ class AvroRecords:
         assert self._writer is not None
         number, start = schema_id(body, self._id_bytes)
         if number not in self._writers:
-            text = self._writer(number)
-            # It must be one that can be columns, so that its values take bytes.
-            fields_of(text)
-            self._writers[number] = parsed(text)
-        return self._writers[number], start
+            self._writers[number] = _writer_of(number, self._writer(number))
+        writer = self._writers[number]
+        if isinstance(writer, str):
+            raise MalformedBodyError(writer)
+        return writer, start
+
+
+def _writer_of(number: int, text: str) -> Any:
+    """Return a schema that bodies name, or why none can be read with it: senders may name any of the registry."""
+    try:
+        # It must be one that can be columns, so that its values take bytes.
+        fields_of(text)
+        return parsed(text)
+    except SchemaError as error:
+        return f"schema {number} of the registry is none for columns: {error.message}"
 
 
 def schema_id(body: bytes, id_bytes: int) -> tuple[int, int]:

@@ -40,6 +40,8 @@ class Answers(BaseHTTPRequestHandler):
         },
         "/subjects/refs-value/versions/latest": {"id": 4, "schema": NEW, "references": [{"name": "x"}]},
         "/schemas/ids/1": {"schema": OLD}, "/schemas/ids/2": {"schema": NEW},
+        "/schemas/ids/5": {"schema": '{"type":"map","values":"int"}'},
+        "/schemas/ids/6": {"schemaType": "JSON", "schema": '{"properties":{}}'},
         "/schemas/ids/4": {"schema": NEW, "references": [{"name": "x"}]},
         "/apis/registry/v2/groups/default/artifacts/orders-value/meta": {"globalId": 2, "type": "AVRO"},
         "/apis/registry/v2/groups/default/artifacts/orders-value": NEW,
@@ -141,6 +143,17 @@ def test_a_body_whose_schema_refers_to_others_says_so(registry: str) -> None:
         with pytest.raises(MalformedBodyError, match="schema 4 of the registry refers to other schemas"):
             decoder.decode(b"\0\0\0\0\4x")
     assert len(Answers.asked) - before == 1
+
+
+def test_a_body_that_names_a_schema_of_another_kind_stops_no_query(registry: str) -> None:
+    """Any schema of the registry can be named, also one of another subject."""
+    definition = defined(registry)
+    decoder = definition.decoder(definition.whole())
+    for number, reason in ((5, "is none for columns: .* not a record"), (6, "is none for columns: .* cannot be read")):
+        for _ in range(2):
+            with pytest.raises(MalformedBodyError, match=f"schema {number} of the registry {reason}"):
+                decoder.decode(b"\0" + number.to_bytes(4, "big") + b"x")
+    assert decoder.decode(encoder_of(definition)({"id": 1, "n": "x"})) == {"id": 1, "n": "x"}
 
 
 def test_json_with_an_id(registry: str) -> None:
