@@ -12,6 +12,8 @@ TESTS = Path(__file__).parents[1]
 # Java signed the golden frames with it.
 NOT_MADE = ("golden/test_signatures_golden.py",)
 NAMES = re.compile(r"(?i)(^|_|\.|__)(secret_?key|key_?password|password|secret|passphrase)$|registryPassword$")
+# They take a name and a secret.
+WITH_A_SECRET = ("Credentials", "signer")
 # A wrong secret opens nothing, words of one letter stand for any value, and the last is in Apache's sample.
 HARMLESS = re.compile(r"(?i)wrong|\W|.?$|12345678$")
 
@@ -32,6 +34,9 @@ def literals_in(text: str) -> list[tuple[int, str]]:
         elif isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 take(key.value if isinstance(key, ast.Constant) else None, value)
+        elif isinstance(node, ast.Call):
+            if getattr(node.func, "id", None) in WITH_A_SECRET and len(node.args) > 1:
+                take("secret", node.args[1])
         elif isinstance(node, ast.Assign):
             for target in node.targets:
                 take(getattr(target, "id", None), node.value)
@@ -49,7 +54,14 @@ def test_no_secret_is_a_literal() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ['f(secret_key="hush")', '{"password": "hush"}', 'PASSWORD = "hush"', '{"tls.server.keyPassword": "hush"}']
+    "line",
+    [
+        'f(secret_key="hush")',
+        '{"password": "hush"}',
+        'PASSWORD = "hush"',
+        '{"tls.server.keyPassword": "hush"}',
+        'Credentials("me", "hush")',
+    ],
 )
 def test_a_literal_is_found(line: str) -> None:
     assert literals_in(line)

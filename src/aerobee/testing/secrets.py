@@ -154,7 +154,7 @@ def _written(path: str, overlap: int) -> Iterator[tuple[int, bytes]]:
             while at < until:
                 start = max(0, at - overlap)
                 piece = os.pread(handle, min(until - start, _PIECE), start)
-                if not piece:
+                if start + len(piece) <= at:
                     return  # it was cut meanwhile
                 yield start, piece
                 at = start + len(piece)

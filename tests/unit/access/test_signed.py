@@ -16,8 +16,10 @@ from aerobee.protocol.command import Command, encode_command
 from aerobee.protocol.signing import SIGNATURE, digest_of, signed_text, signer
 from aerobee.testing.accesskit import AccessClient, access_config, signed
 from aerobee.testing.brokerkit import BrokerKit, run_broker
+from aerobee.testing.secrets import secret_for
 
-KEY = SigningKey(b"secret")
+BOBS = secret_for("bob")
+KEY = SigningKey(BOBS.encode())
 SEND = {
     "a": "P", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000", "h": "0",
     "i": "UNIQ_KEY\x01C0000201\x02TAGS\x01a\"b\\c/d\x02", "j": "0", "k": "false", "m": "false", "topic": "other",
@@ -32,7 +34,7 @@ def frame_of(command: Command, before: bytes = b"", after: bytes = b"") -> Frame
 
 def made(ext: dict[str, str], body: bytes, codec: int) -> Command:
     command = Command(RequestCode.SEND_MESSAGE_V2, 7, 0, dict(ext), body, codec=codec)
-    signer("bob", "secret")(command)
+    signer("bob", BOBS)(command)
     return command
 
 
@@ -130,7 +132,7 @@ def test_mutated_frames_never_pass() -> None:
     for codec in (JSON, BINARY):
         command = made(SEND, b"words", codec)
         data = encode_command(command)
-        good = digest_of(b"secret", command.ext, command.body, command.version)
+        good = digest_of(BOBS.encode(), command.ext, command.body, command.version)
         passed = 0
         for bit in range(64, len(data) * 8):
             wrong = bytearray(data)

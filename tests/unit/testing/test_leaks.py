@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from aerobee.testing import secrets
 from aerobee.testing.secrets import VARIABLE, leak_in, leaks_under, made_secret, require_unseen, secret_for
 
 pytest_plugins = ["pytester"]
@@ -100,6 +101,16 @@ def test_places_and_forms(tmp_path: Path) -> None:
     assert (leaks["packed.gz"].line, leaks["log"].line) == (3, (1 << 22) - 19) and not any(
         OWN in str(leak) for leak in leaks.values()
     )
+
+
+def test_a_file_that_is_cut_while_it_is_searched_comes_to_an_end(tmp_path: Path) -> None:
+    """A server that recovers may cut its log just then."""
+    (tmp_path / "log").write_bytes(b"x" * (2 * secrets._PIECE))
+    pieces = secrets._written(str(tmp_path / "log"), 100)
+    assert len(next(pieces)[1]) == secrets._PIECE
+    with open(tmp_path / "log", "rb+") as log:
+        log.truncate(secrets._PIECE)
+    assert next(pieces, None) is None
 
 
 def test_what_is_shown_is_checked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
