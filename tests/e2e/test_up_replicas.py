@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ import aerobee as client
 from aerobee.model.dialect import loads_object
 from aerobee.protocol.bodies.cluster import ClusterInfo
 from aerobee.protocol.codes import RequestCode
+from aerobee.replication.identity import Identity, decode_identity, identity_file
+from aerobee.runtime.disk import InlineDisk
 from aerobee.testing.commands import PATIENCE_S, aerobee, up
 from aerobee.testing.workload import RawClient, eventually
 
@@ -81,6 +84,53 @@ def test_another_replica_takes_over_and_nothing_is_lost(tmp_path: Path) -> None:
     with up("--replicas", "3", "--data", data) as running:
         # The first group has its offsets still, and would wait.
         assert asyncio.run(received(running.namesrv, 4, "others")) == {b"1", b"2", b"3", b"4"}
+        assert running.stop()[0] == 0
+
+
+def identities(data: Path) -> list[Identity]:
+    disk = InlineDisk()
+    found = [identity_file(disk, str(one)).load(decode_identity) for one in sorted(data.glob("broker-*"))]
+    return [one for one in found if one is not None]
+
+
+def test_two_directories_of_one_replica_are_refused(tmp_path: Path) -> None:
+    """Both would lead the same epoch, and acknowledge what the other one does not have."""
+    data = tmp_path / "data"
+    with up("--replicas", "2", "--data", str(data)) as running:
+        asyncio.run(send(running.namesrv, b"1", b"2"))
+        assert running.stop()[0] == 0
+    assert [one.clean_end > 0 for one in identities(data)] == [True, True], "all have stopped in order"
+    shutil.rmtree(data / "broker-a-2")
+    shutil.copytree(data / "broker-a", data / "broker-a-2")
+    words = ("up", "--replicas", "2", "--data", str(data), "--namesrv-port", "0", "--broker-port", "0")
+    refused = aerobee(*words)
+    assert refused.returncode == 1
+    assert f"{data}/broker-a and {data}/broker-a-2 are of one replica" in refused.stderr
+    assert "Empty the directory of the copy" in refused.stderr
+    shutil.rmtree(data / "broker-a-2")
+    with up("--replicas", "2", "--data", str(data)) as running:
+        assert asyncio.run(received(running.namesrv, 2)) == {b"1", b"2"}
+
+
+def test_a_copy_of_a_running_replica_becomes_a_new_one(tmp_path: Path) -> None:
+    """It lacks what was acknowledged since it was made, and must not count as the replica that it is a copy of."""
+
+    async def scenario(ready: dict[str, Any]) -> None:
+        namesrv = ready["namesrv"]
+        await send(namesrv, b"1")
+        (master,) = [one for one in ready["brokers"] if one["address"] == ready["broker"]]
+        other = next(one for one in ready["brokers"] if one is not master)
+        shutil.copytree(master["data"], tmp_path / "copy", ignore=shutil.ignore_patterns("*.tmp"))
+        await send(namesrv, b"2")
+        os.kill(other["pid"], signal.SIGKILL)
+        shutil.rmtree(other["data"])
+        (tmp_path / "copy").rename(other["data"])
+        await eventually(lambda: sorted(one.id for one in identities(tmp_path / "data"))[-1] == 4, PATIENCE_S)
+        await send(namesrv, b"3")
+        assert await received(namesrv, 3) == {b"1", b"2", b"3"}
+
+    with up("--replicas", "3", "--data", str(tmp_path / "data")) as running:
+        asyncio.run(scenario(running.ready))
         assert running.stop()[0] == 0
 
 

@@ -35,6 +35,7 @@ from aerobee.errors import AerobeeError
 from aerobee.model.route import MASTER_ID
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.net.config import TlsConfig
+from aerobee.replication.identity import decode_identity, identity_file
 from aerobee.runtime.children import Child, start_python
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
@@ -157,6 +158,7 @@ class _Groups:
                 namesrv = await self._start_namesrv(loaded, data, disk, stack)
                 coordinator = await self._start_coordination(data, disk, stack)
                 founders = self._founders(data, disk)
+                self._refuse_copies(data, disk)
                 return await self._serve(loaded, data, temporary, namesrv, coordinator, founders, stop)
         finally:
             disk.close()
@@ -332,6 +334,22 @@ class _Groups:
             for name, path in first
             if disk.listdir(f"{path}/commitlog") and not disk.exists(f"{path}/config/replica")
         ]
+
+    def _refuse_copies(self, data: str, disk: RealDisk) -> None:
+        """Raise BrokersError if two directories are of one replica."""
+        known: dict[str, str] = {}
+        for name in self._names if self._has_replicas else ():
+            for number in self._numbers:
+                path = self._directory(data, name, number)
+                identity = identity_file(disk, path).load(decode_identity)
+                if identity is None or not identity.incarnation:
+                    continue
+                other = known.setdefault(identity.incarnation, path)
+                if other != path:
+                    raise BrokersError(
+                        f"{other} and {path} are of one replica: one is a copy of the other",
+                        hint="Empty the directory of the copy. It then gets everything from the master.",
+                    )
 
     @staticmethod
     async def _or_stopped(work: asyncio.Future[None], stop: asyncio.Event) -> bool:

@@ -79,6 +79,8 @@ class GroupRoot:
         entropy: Entropy,
         *,
         boot_id: str,
+        start_id: str = "",
+        number_of: Callable[[str], int] = lambda path: 0,
         client: RemotingClient,
         tasks: Tasks,
         net: Net | None = None,
@@ -95,6 +97,8 @@ class GroupRoot:
         self._clock = clock
         self._entropy = entropy
         self._boot_id = boot_id
+        self._start_id = start_id
+        self._number_of = number_of
         self._net: Net = net or RealNet()
         self._tasks = tasks
         self._forwarder = Forwarder(client, clock, tasks)
@@ -130,6 +134,7 @@ class GroupRoot:
         self._prepared = prepare(
             self._disk, self._store_config.store_path_root_dir, self._store_config, self._entropy,
             cluster=self._config.cluster_name, group=self._config.broker_name, boot_id=self._boot_id,
+            start_id=self._start_id, number_of=self._number_of,
         )  # fmt: skip
         if self._prepared.renewed:
             _log.warning("this replica is not counted as in sync until it has caught up", reason=self._prepared.renewed)
@@ -145,6 +150,7 @@ class GroupRoot:
             address=self._host.address,
             ha_address=self._ha_address,
             boot_id=self._boot_id,
+            start_id=self._start_id,
             min_in_sync=self._store_config.min_in_sync_replicas,
             release=__version__,
             secret=self._secret,

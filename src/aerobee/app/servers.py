@@ -21,7 +21,7 @@ from aerobee.net.config import TlsConfig
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
-from aerobee.runtime.machine import boot_id, home_path, is_empty_directory, read_whole
+from aerobee.runtime.machine import boot_id, directory_number, home_path, is_empty_directory, read_whole
 from aerobee.runtime.net import RealNet
 from aerobee.runtime.process import environment
 from aerobee.runtime.shortage import descriptor_limit
@@ -138,6 +138,7 @@ async def serve_broker(
         broker = BrokerNode(
             config, store_config, disk, clock, entropy, host=options.host, unique_id=ids, tls=loaded.get(TlsConfig),
             descriptors=descriptor_limit(), coordinator=_coordinator(loaded, config), boot_id=boot_id(),
+            start_id=entropy.token(16).hex(), number_of=directory_number,
             metrics=safe_metrics(loaded, insecure=options.insecure), access=loaded.get(AccessConfig),
             origins=loaded.origins,
         )  # fmt: skip

@@ -7,7 +7,7 @@ for ever when its server has lost the others. Only the compare-and-swap of the s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -69,13 +69,15 @@ class GroupCoordinator:
 
     # --- members and state
 
-    async def join(self, member: ReplicaMember) -> ReplicaMember:
+    async def join(self, member: ReplicaMember, starts: Collection[str] = ()) -> ReplicaMember:
         """Store a member and return it. An id of 0 asks for a new id, or for the one that this incarnation got when the
-        answer was lost."""
+        answer was lost. Raise CoordinationError if another start than these joined last under the id."""
         for _ in range(_JOIN_TRIES):
             _, table = await self._read()
             joined = self._member_to_store(member, table)
             stored = table.get(self._keys.member(joined.id))
+            if starts and stored is not None:
+                self._refuse_a_copy(decode_record(ReplicaMember, stored.key, stored.value), starts)
             next_id = table.get(self._keys.next_id)
             txn = Txn(
                 compares=(
@@ -105,6 +107,16 @@ class GroupCoordinator:
             if other.incarnation == member.incarnation:
                 return replace(member, id=other.id)
         return replace(member, id=next_id)
+
+    def _refuse_a_copy(self, known: ReplicaMember, starts: Collection[str]) -> None:
+        if known.start and known.start not in starts:
+            raise CoordinationError(
+                f"replica {known.id} of group {self._group} ran from another directory last (at {known.address}): this"
+                " one is a copy of it, or was restored from a backup, and may lack messages",
+                retriable=False,
+                hint="Start the other one. Or start with an empty directory: everything is then copied from the master."
+                " If the coordination store was restored from a backup, give it its newest content.",
+            )
 
     async def remove(self, number: int) -> bool:
         """Delete a member. Return False if there is none, or if the group changed meanwhile."""

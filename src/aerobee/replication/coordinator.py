@@ -5,7 +5,7 @@ Only the compare-and-swap of the state carries safety. Leases detect death and s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Protocol
 
@@ -27,9 +27,10 @@ class Coordinator(Protocol):
     """One group's place in the coordination store. Methods that do not say otherwise raise CoordinationError when the
     store cannot be reached in time."""
 
-    async def join(self, member: ReplicaMember) -> ReplicaMember:
+    async def join(self, member: ReplicaMember, starts: Collection[str] = ()) -> ReplicaMember:
         """Store a member and return it. An id of 0 asks for a new id, or for the one that the same incarnation got
-        before: draw the incarnation and make it durable first. A replica that was removed is refused."""
+        before: draw the incarnation and make it durable first. A replica that was removed is refused. So is a copy of
+        one: the member that is stored names none of these starts."""
 
     async def view(self) -> GroupView:
         """Return the current view by a linearizable read.

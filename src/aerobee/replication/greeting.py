@@ -21,6 +21,7 @@ def member_of(settings: ReplicaSettings, own: OwnLog) -> ReplicaMember:
         release=settings.release,
         dialect=DIALECT,
         segment_size=own.store.config.mapped_file_size_commit_log,
+        start=settings.start_id,
     )
 
 

@@ -2,10 +2,15 @@
 
 An incarnation stands for a log that has lost nothing. A start that cannot prove the log whole draws a new one, and the
 in-sync set, which names incarnations, no longer contains the replica.
+
+Each start of a process is noted here before it joins the group, and the group keeps the one that joined last. So a copy
+of the directory is found out: another start has joined since. A copy that was made while a process used the directory,
+or after a kill, has another number on its disk. It becomes a new replica.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,6 +31,8 @@ from aerobee.store.statefile import StateFile
 
 _FORMAT: Final = 1
 _INCARNATION_SIZE: Final = 16
+# Starts that are remembered until one has joined.
+_STARTS_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +54,10 @@ class Identity:
     clean_end: int = -1
     # Set when a sync failed: what the log holds is in doubt.
     suspect: bool = False
+    # The start of a process that joined the group last, and those after it that may have joined.
+    starts: tuple[str, ...] = ()
+    # The number that the disk gave to the directory, 0 where none is known.
+    directory: int = 0
 
 
 class _Stored(msgspec.Struct, kw_only=True):
@@ -61,6 +72,8 @@ class _Stored(msgspec.Struct, kw_only=True):
     sync: bool
     end: int
     suspect: bool = False
+    starts: list[Word] = []
+    dir: int = 0
 
 
 def encode_identity(identity: Identity) -> bytes:
@@ -77,6 +90,8 @@ def encode_identity(identity: Identity) -> bytes:
             sync=identity.sync_flush,
             end=identity.clean_end,
             suspect=identity.suspect,
+            starts=list(identity.starts),
+            dir=identity.directory,
         )
     )
 
@@ -99,6 +114,8 @@ def decode_identity(content: bytes) -> Identity:
         sync_flush=stored.sync,
         clean_end=stored.end,
         suspect=stored.suspect,
+        starts=tuple(stored.starts),
+        directory=stored.dir,
     )
 
 
@@ -116,11 +133,22 @@ class Prepared:
 
 
 def prepare(
-    disk: Disk, root: str, config: StoreConfig, entropy: Entropy, *, cluster: str, group: str, boot_id: str
+    disk: Disk,
+    root: str,
+    config: StoreConfig,
+    entropy: Entropy,
+    *,
+    cluster: str,
+    group: str,
+    boot_id: str,
+    start_id: str = "",
+    number_of: Callable[[str], int] = lambda path: 0,
 ) -> Prepared:
     """Load the identity of the replica in this directory, before its store is opened, or make one.
 
-    Raise StoreError if the directory belongs to another group. From here on the directory counts as in use.
+    `start_id` is drawn for each start of a process. `number_of` returns what the disk numbers a directory by: it stays
+    when the directory is moved, and a copy has another one. Raise StoreError if the directory belongs to another group.
+    From here on the directory counts as in use.
     """
     file = identity_file(disk, root)
     found = file.load(decode_identity)
@@ -131,6 +159,9 @@ def prepare(
         )
     has_log = bool(segment_starts(disk, config.store_path_commit_log or f"{root}/commitlog"))
     known_end = _known_end(disk, root)
+    if start_id:
+        disk.make_dirs(f"{root}/config")
+    directory = number_of(f"{root}/config")
     if found is None:
         identity = Identity(cluster=cluster, group=group)
         limit = None if has_log else 0
@@ -140,7 +171,14 @@ def prepare(
         limit = CheckpointFile(disk, f"{root}/checkpoint").value.confirm_phy_offset
         known_end = max(known_end, found.clean_end)
         why = why_renewed(found, boot_id, is_log_gone=known_end > 0 and not has_log)
-    identity = replace(identity, boot_id=boot_id, sync_flush=config.sync_flush, clean_end=-1)
+        if is_copied_in_use(found, directory):
+            why = "the directory is a copy that was made while a broker used it, or after a kill"
+            # Who it is a copy of may be alive.
+            identity = replace(found, id=0, starts=())
+    starts = (*identity.starts[:1], *identity.starts[1:][-_STARTS_MAX:], start_id) if start_id else ()
+    identity = replace(
+        identity, boot_id=boot_id, sync_flush=config.sync_flush, clean_end=-1, starts=starts, directory=directory
+    )
     if why:
         identity = renewed(identity, entropy)
     file.save(encode_identity(identity))
@@ -157,6 +195,11 @@ def why_renewed(found: Identity, boot_id: str, *, is_log_gone: bool) -> str:
     if found.clean_end < 0 and found.boot_id != boot_id and not found.sync_flush:
         return "the machine was started anew after a stop that was not orderly, and not every write was synced"
     return ""
+
+
+def is_copied_in_use(found: Identity, directory: int) -> bool:
+    """Tell whether the directory is a copy that may lack what its original had, or still gets."""
+    return found.clean_end < 0 and 0 not in (found.directory, directory) and found.directory != directory
 
 
 def renewed(identity: Identity, entropy: Entropy) -> Identity:

@@ -49,9 +49,10 @@ class OwnLog:
         return self.store.flusher.confirmed
 
     def joined(self, number: int) -> None:
-        """Remember the id that the coordinator gave."""
-        if number != self.identity.id:
-            self._save(replace(self.identity, id=number), self.epochs)
+        """Remember the id that the coordinator gave, and that this start has joined."""
+        known = replace(self.identity, id=number, starts=self.identity.starts[-1:])
+        if known != self.identity:
+            self._save(known, self.epochs)
 
     def see(self, epoch: int) -> None:
         """Remember the highest epoch seen. Nothing of it may be acknowledged before this returns."""

@@ -128,6 +128,7 @@ class Replica:
             epoch=own.identity.epoch,
             has_log=own.end > own.start,
             now_s=self.now(),
+            start=settings.start_id,
         )
         if own.renewed:
             _log.warning("the replica has a new incarnation", group=settings.group, reason=own.renewed)
@@ -147,7 +148,7 @@ class Replica:
     async def _take_part(self, tasks: Tasks) -> None:
         while not self._is_done:
             try:
-                joined = await self._coordinator.join(member_of(self.settings, self._own))
+                joined = await self._coordinator.join(member_of(self.settings, self._own), self._own.identity.starts)
                 self._own.joined(joined.id)
                 break
             except (AerobeeError, OSError) as error:
@@ -167,6 +168,8 @@ class Replica:
         if self._tasks is None or self._is_done:
             return
         self._is_stopping = True
+        # A master that hands over now is not built anew: its store stays ours.
+        is_ours = self._is_attached
         if self.machine.is_leading and not self.machine.halted:
             await self._leave_office()
         self._is_done = True
@@ -175,7 +178,7 @@ class Replica:
             feed.say_goodbye("leaving", "the master stops")
         self._port.ours = None
         self._withhold()
-        if self._is_attached:
+        if is_ours:
             self._settle()
         try:
             await self._coordinator.let_go()

@@ -86,9 +86,18 @@ class ReplicaMachine:
     """One replica's decisions."""
 
     def __init__(
-        self, settings: RoleSettings, *, number: int, incarnation: str, epoch: int, has_log: bool, now_s: float
+        self,
+        settings: RoleSettings,
+        *,
+        number: int,
+        incarnation: str,
+        epoch: int,
+        has_log: bool,
+        now_s: float,
+        start: str = "",
     ) -> None:
         self.settings = settings
+        self._start = start
         self.id = number
         self.incarnation = incarnation
         self.role = ReplicaRole.WAITING
@@ -191,6 +200,12 @@ class ReplicaMachine:
                     "the directory holds messages of a broker that was never in this group. Start the replica with an"
                     " empty directory, or found the group with this one"
                 )
+        own = view.members.get(self.id)
+        if own is not None and own.start != self._start and own.start:
+            return self.halt(
+                f"another process (at {own.address}) has taken the place of replica {self.id}, on a copy of its"
+                " directory. Stop it, and start it with an empty directory"
+            )
         self.view = view
         self.epoch = state.epoch
         if self._proposal is not None and state.revision != self._proposal.seen.revision:

@@ -16,6 +16,8 @@ class ReplicaSettings:
     ha_address: str
     # Changes with each start of the machine, so that a power cut is told from kill -9.
     boot_id: str
+    # Drawn for each start of a process; empty: copies of the directory are not looked for.
+    start_id: str = ""
     min_in_sync: int = 1
     learner: bool = False
     # The lower, the rather it is elected, among replicas whose logs end at the same place.

@@ -44,6 +44,8 @@ class ReplicaMember:
     # The newest version of the replication dialect that it speaks.
     dialect: int = 1
     segment_size: int = 0
+    # What the process drew when it started. It tells the process from one on a copy of its directory.
+    start: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,15 @@ def boot_id() -> str:
         return os.urandom(16).hex()
 
 
+def directory_number(path: str) -> int:
+    """Return what the disk numbers a directory by, or 0 if there is none. It stays when the directory is moved on its
+    disk, and a copy has another one."""
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return 0
+
+
 def host_name() -> str:
     return socket.gethostname()
 

@@ -44,7 +44,7 @@ from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.runtime.loopthread import LoopThread
-from aerobee.runtime.machine import boot_id
+from aerobee.runtime.machine import boot_id, directory_number
 from aerobee.runtime.net import RealNet
 from aerobee.store.config import StoreConfig
 from aerobee.telemetry.config import MetricsConfig
@@ -449,7 +449,8 @@ class LocalCluster:
         node = BrokerNode(
             loaded.get(BrokerConfig), loaded.get(StoreConfig), disk, self.clock, SystemEntropy(), host=_HOST,
             unique_id=self._unique_id, tls=loaded.get(TlsConfig), access=loaded.get(AccessConfig),
-            boot_id=boot_id(), group_clock=SystemClock(),
+            boot_id=boot_id(), start_id=SystemEntropy().token(16).hex(), number_of=directory_number,
+            group_clock=SystemClock(),
             coordinator=self._coordinator(loaded.get(BrokerConfig).broker_name), metrics=loaded.get(MetricsConfig),
         )  # fmt: skip
         await node.start()

@@ -119,6 +119,30 @@ def test_a_replica_that_was_removed_does_not_come_back() -> None:
     run(test)
 
 
+def test_a_copy_of_a_replica_does_not_join_in_its_place() -> None:
+    async def test(place: Place) -> None:
+        first, _ = place.coordinator()
+        joined = await first.join(replace(MEMBER, start="s1"), ("s1",))
+        # The same directory is started again. Its answer may be lost, and it asks once more.
+        for _ in range(2):
+            assert (await first.join(replace(joined, start="s2"), ("s1", "s2"))).id == joined.id
+        # Two processes start on directories that were equal. Whoever comes first is the replica.
+        other, _ = place.coordinator("other")
+        both = [
+            coordinator.join(replace(joined, start=start), ("s2", start))
+            for coordinator, start in ((first, "s3"), (other, "s4"))
+        ]
+        done = await asyncio.gather(*both, return_exceptions=True)
+        (refused,) = [one for one in done if isinstance(one, CoordinationError)]
+        assert not refused.retriable and "ran from another directory last (at 10.0.0.1:10911)" in str(refused)
+        assert sum(isinstance(one, ReplicaMember) for one in done) == 1
+        # A copy that was never told its id is found by its incarnation.
+        with pytest.raises(CoordinationError, match="ran from another directory last"):
+            await other.join(replace(MEMBER, start="s5"), ("s1", "s5"))
+
+    run(test)
+
+
 def test_one_of_two_changes_of_the_state_wins() -> None:
     async def test(place: Place) -> None:
         one, _ = place.coordinator("one")

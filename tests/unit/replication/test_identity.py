@@ -20,9 +20,14 @@ from aerobee.testing.storekit import ROOT, draft, make_store, small_config
 _seeds = count()
 
 
-def begin(disk: RecordingDisk, boot_id: str, *, sync: bool = False) -> tuple[Prepared, OwnLog, MessageStore]:
+def begin(
+    disk: RecordingDisk, boot_id: str, *, sync: bool = False, start: str = "", directory: int = 0
+) -> tuple[Prepared, OwnLog, MessageStore]:
     config = small_config(sync=sync)
-    prepared = prepare(disk, ROOT, config, SeededEntropy(next(_seeds)), cluster="c", group="g", boot_id=boot_id)
+    prepared = prepare(
+        disk, ROOT, config, SeededEntropy(next(_seeds)), cluster="c", group="g", boot_id=boot_id,
+        start_id=start, number_of=lambda path: directory,
+    )  # fmt: skip
     store = make_store(disk, config)
     store.open(prepared.confirm_limit)
     return prepared, OwnLog(store, prepared, disk, SeededEntropy(7)), store
@@ -42,7 +47,7 @@ def grown(disk: RecordingDisk, *, sync: bool = False) -> str:
 def test_the_file_holds_everything() -> None:
     known = Identity(
         cluster="c", group="g/h", id=3, incarnation="ab" * 16, epoch=9, epochs=(Epoch(number=4, start=0),),
-        boot_id="b", sync_flush=True, clean_end=77, suspect=True,
+        boot_id="b", sync_flush=True, clean_end=77, suspect=True, starts=("s1", "s2"), directory=1 << 63,
     )  # fmt: skip
     assert decode_identity(encode_identity(known)) == known
 
@@ -147,3 +152,42 @@ def test_epochs_behind_the_end_of_the_log_are_forgotten() -> None:
     ahead = replace(prepared.identity, epochs=(*log.epochs.entries, Epoch(number=5, start=store.log_end + 1)))
     found = OwnLog(store, replace(prepared, identity=ahead), disk, SeededEntropy(1))
     assert found.epochs.entries == log.epochs.entries
+
+
+def test_starts_are_noted_until_one_has_joined() -> None:
+    disk = RecordingDisk()
+    for number in range(1, 100):
+        assert begin(disk, "boot-1", start=f"s{number}")[1].identity.starts[-1] == f"s{number}"
+        disk = disk.kill()
+    _, log, _ = begin(disk, "boot-1", start="s100")
+    assert (log.identity.starts[0], log.identity.starts[-2:], len(log.identity.starts)) == ("s1", ("s99", "s100"), 66)
+    log.joined(3)
+    assert begin(disk.kill(), "boot-1", start="s101")[1].identity.starts == ("s100", "s101")
+
+
+def test_a_copy_that_may_lack_something_is_a_new_replica() -> None:
+    disk = RecordingDisk()
+    _, log, store = begin(disk, "boot-1", start="s1", directory=7)
+    log.joined(3)
+    log.begin_epoch(1)
+    store.append([draft()])
+    before = log.identity
+    again, _, _ = begin(disk.kill(), "boot-1", start="s2", directory=7)
+    assert (again.identity.id, again.identity.incarnation) == (3, before.incarnation), "it was killed"
+    copied, own, _ = begin(disk.kill(), "boot-1", start="s2", directory=8)
+    assert "is a copy" in copied.renewed and own.end == log.end
+    assert (own.identity.id, own.identity.starts, own.identity.epoch) == (0, ("s2",), 1)
+    assert own.identity.incarnation != before.incarnation
+
+
+def test_a_copy_of_a_directory_that_was_left_in_order_is_the_replica() -> None:
+    """The group knows whether another one has been started since."""
+    disk = RecordingDisk()
+    _, log, store = begin(disk, "boot-1", start="s1", directory=7)
+    log.joined(3)
+    store.append([draft()])
+    store.sync_now()
+    log.close()
+    moved, _, _ = begin(disk.kill(), "boot-2", start="s2", directory=8)
+    assert (moved.renewed, moved.identity.id, moved.identity.starts) == ("", 3, ("s1", "s2"))
+    assert moved.identity.incarnation == log.identity.incarnation

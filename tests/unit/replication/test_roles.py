@@ -318,3 +318,13 @@ def test_a_directory_with_foreign_messages_does_not_join() -> None:
     found = machine(3, has_log=True)
     effects = found.viewed(view(state(1, 1, 2), 10), 0.0)
     assert isinstance(effects[0], Halt) and "never in this group" in effects[0].reason
+
+
+def test_a_process_whose_place_was_taken_stops_before_it_does_anything_else() -> None:
+    """It runs on a directory that was copied. Two masters of one epoch would each acknowledge what the other lacks."""
+    found = leader(1, 2)
+    seen = view(state(1, 1, 2, epoch=2, revision=11), 12)
+    taken = replace(seen.members[1], start="of another process", address="h9:1")
+    effects = found.viewed(replace(seen, members={**seen.members, 1: taken}), 0.3)
+    assert isinstance(effects[-1], Halt) and "another process (at h9:1) has taken" in effects[-1].reason
+    assert found.halted and not found.has_authority(0.3)
