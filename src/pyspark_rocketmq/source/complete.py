@@ -36,15 +36,18 @@ class Found:
     skipped: tuple[MissingPart, ...] = ()
 
 
-def patiently(clock: Clock, timeout_ms: int, work: Callable[[], T]) -> T:
-    """Return the result of `work`. While a broker is away, try again until the time is over."""
+def patiently(clock: Clock, timeout_ms: int, work: Callable[[], T], *, is_known: bool = False) -> T:
+    """Return the result of `work`. While a broker is away, try again until the time is over.
+
+    With `is_known` the cluster has answered this query before: it may be the name server that is away.
+    """
     until_s = clock.monotonic() + timeout_ms / 1000
     while True:
         try:
             return work()
         except (MissingBrokerError, TransportError) as error:
-            # Without the name of a broker, no name server answers. Nothing was asked then, and nothing can be missed.
-            is_asked = isinstance(error, MissingBrokerError) or error.broker is not None
+            # Without the name of a broker, no name server answers: its address may be wrong.
+            is_asked = is_known or isinstance(error, MissingBrokerError) or error.broker is not None
             if not is_asked or clock.monotonic() >= until_s:
                 raise
         pause(_PAUSE_S)

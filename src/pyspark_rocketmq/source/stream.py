@@ -279,7 +279,8 @@ class Planner:
         def ask() -> Found:
             return all_bounds(self._cluster, settings, known=known or (), no_topic_is_error=is_named and not known)
 
-        found = patiently(self._clock, settings.endpoint.retry_timeout_ms, ask)
+        is_known = self._queues is not None or bool(known)
+        found = patiently(self._clock, settings.endpoint.retry_timeout_ms, ask, is_known=is_known)
         self._queues = sorted(found.bounds)
         self._routed_s = self._answered_s = self._clock.monotonic()
         self._skipped = found.skipped
@@ -347,7 +348,7 @@ class Planner:
                 tell_skipped(missing)
             return cluster.bounds([queue for queue in queues if cluster.address_of(queue) is not None])
 
-        return patiently(self._clock, settings.endpoint.retry_timeout_ms, ask)
+        return patiently(self._clock, settings.endpoint.retry_timeout_ms, ask, is_known=True)
 
 
 def _generations(start: Position, end: Offsets, visible: Mapping[MessageQueue, Bounds]) -> Generations:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from aerobee.client.blocking import BlockingClient, Call
 from aerobee.client.core import ClientConfig
+from aerobee.errors import TransportError
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.codes import PrivateRequestCode, ResponseCode
 from aerobee.protocol.headers.declarations import ForgetGroupRequestHeader
@@ -231,3 +233,26 @@ def test_a_checkpoint_knows_a_group_that_no_name_server_knows(cluster: LocalClus
         stream(cluster).latestOffset(text(start), ALL)
     skipped = stream(cluster, onMissingBroker="skip").latestOffset(text(start), ALL)
     assert skipped["offsets"]["orders"]["broker-y"] == {"0": 5}
+
+
+def test_a_query_with_a_checkpoint_waits_for_a_name_server_that_is_away(cluster: LocalCluster) -> None:
+    fill(cluster)
+    before = stream(cluster)
+    end = before.latestOffset(text(before.initialOffset()), ReadMaxRows(8))
+    host, _, port = cluster.namesrv_address(0).rpartition(":")
+    cluster.stop_namesrv(0)
+    patient = stream(cluster, retryTimeoutMs="60000")
+    # Without a checkpoint, the address may be wrong: that is told at once.
+    with pytest.raises(TransportError, match="no name server answers"):
+        patient.initialOffset()
+    found: list[dict[str, Any]] = []
+    waiting = threading.Thread(target=lambda: found.append(patient.latestOffset(text(end), ALL)))
+    with socket.create_server((host, int(port))) as silent:
+        waiting.start()
+        for _ in range(4):  # two connections for each question: it is asked again
+            silent.settimeout(60)
+            silent.accept()[0].close()
+    cluster.restart_namesrv(0)
+    register(cluster)
+    waiting.join(60)
+    assert found and found[0]["offsets"]["orders"]["broker-b"] == {"0": 20, "1": 20}
