@@ -21,6 +21,8 @@ _DEATH: Final = re.compile(r'^(?:Exception in thread "[^"]*" |Error: |Caused by:
 _TRACEBACK: Final = "Traceback (most recent call last):"
 # PySpark 4.3: if a stream's reader cannot be created, its runner fails a second time and hides the first error.
 _RUNNER_BUG: Final = "UnboundLocalError: cannot access local variable 'reader'"
+# Spark's error where both commit and abort of a write failed. It has the reason as its cause, and not in its message.
+_ABORTED_WRITE: Final = "[WRITING_JOB_ABORTED]"
 _AWAY: Final = "pyspark_rocketmq.source.missing.MissingBrokerError: "
 _FRAME: Final = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 # Frames of Spark, of libraries, of Python and of this package.
@@ -126,7 +128,12 @@ def failure(error: BaseException) -> AerobeeError:
 
 
 def _text_of(error: BaseException) -> str:
-    """Return the message without the JVM's stack."""
+    """Return the message without the JVM's stack. Of a write that was aborted, it is the message of the reason."""
+    text, cause = _own_text(error), getattr(error, "_cause", None)
+    return _text_of(cause) if cause is not None and _ABORTED_WRITE in text else text
+
+
+def _own_text(error: BaseException) -> str:
     java = getattr(error, "java_exception", None)
     if java is not None:  # Py4JJavaError prints a page
         return str(java.getMessage() or java.toString())

@@ -48,6 +48,22 @@ class AnalysisException(Exception):  # noqa: N818 (Spark's name)
     pass
 
 
+class CapturedError(Exception):
+    """What PySpark makes of an exception of the JVM."""
+
+    def __init__(self, text: str, cause: Exception | None) -> None:
+        super().__init__(text)
+        self._cause = cause
+
+
+def test_a_write_that_was_aborted_says_why() -> None:
+    slow = CapturedError("org.apache.spark.SparkException: Python worker failed to connect back.", None)
+    aborted = CapturedError("[WRITING_JOB_ABORTED] Writing job aborted SQLSTATE: 40000", slow)
+    text = "[STREAM_FAILED] Query [id = 1] terminated with exception: [WRITING_JOB_ABORTED] Writing job aborted"
+    assert failure(CapturedError(text, aborted)).message == "Python worker failed to connect back."
+    assert failure(CapturedError(text, None)).message == "Writing job aborted"
+
+
 def test_a_wrong_query_is_told_from_a_failed_job() -> None:
     query = failure(AnalysisException(UNRESOLVED))
     assert isinstance(query, BadQueryError) and query.exit_code == 2
