@@ -4,13 +4,15 @@
 
 The JVM's process id is written to the file when Spark is ready, so that a driver can be started ahead of its plan. The
 plan names the name server, the topics and the checkpoints. With `available_now` the queries end by themselves and the
-table's rows are written to `rows` by Spark itself, which alone knows which files of a table count.
+table's rows are written to `rows` by Spark itself, which alone knows which files of a table count. Where a query ends
+with an error, so does the driver, and Spark's log is kept beside PID-FILE.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from typing import Any
 # Short lives: no time for the JVM's better compiler, no cores for its collector.
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 STARTS_MAX = 5
+# What follows the name of the PID-FILE in that of Spark's log, where the driver ends with an error.
+LOG_SUFFIX = ".spark.log"
 CONTENT = ("cast(body as string) body", "tags", "keys", "properties")
 
 
@@ -49,23 +53,28 @@ def writer(spark: Any, plan: dict[str, Any], name: str) -> Any:
 
 
 def is_slow_start(error: Exception) -> bool:
-    """Spark gives each of its Pythons ten seconds to connect back: few on a loaded machine, and no fault of ours."""
-    return "failed to connect back" in str(error)
+    """Spark gives each of its Pythons ten seconds to connect back: few on a loaded machine, and no fault of ours.
+
+    Where it was the Python of a commit, and that of the abort after it, the error itself says only that a job was
+    aborted. The reason is below it.
+    """
+    return "failed to connect back" in f"{error}{getattr(error, '_stackTrace', '')}"
 
 
 def begin(spark: Any, plan: dict[str, Any], name: str) -> Any:
     """Start a query and wait until it has its source, so that not all Pythons start at once."""
-    from pyspark.errors import StreamingQueryException
+    from pyspark.errors import PySparkException
 
     for _ in range(STARTS_MAX):
-        made = writer(spark, plan, name).queryName(name).option("checkpointLocation", f"{plan['checkpoints']}/{name}")
-        query = (made.trigger(availableNow=True) if plan["available_now"] else made).start()
         try:
+            made = writer(spark, plan, name).queryName(name)
+            made = made.option("checkpointLocation", f"{plan['checkpoints']}/{name}")
+            query = (made.trigger(availableNow=True) if plan["available_now"] else made).start()
             while query.isActive and query.status["message"].startswith("Initializing"):
                 query.awaitTermination(0.05)
             query.awaitTermination(0.01)
             return query
-        except StreamingQueryException as error:
+        except PySparkException as error:
             if not is_slow_start(error):
                 raise
     raise SystemExit("Spark's Python does not start")
@@ -90,7 +99,7 @@ def run(spark: Any, plan: dict[str, Any]) -> None:
 def main() -> int:
     from pyspark import SparkContext
 
-    from pyspark_rocketmq.session import session
+    from pyspark_rocketmq.session import log_path, session
 
     confs = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": JVM}
     # Every batch's offsets are kept: the test computes from them what each batch must have written.
@@ -103,7 +112,12 @@ def main() -> int:
     if not line:
         return 0
     plan = json.loads(Path(line).read_text())
-    run(spark, plan)
+    try:
+        run(spark, plan)
+    except BaseException:
+        # Spark's log goes with the session. It says what the error does not.
+        shutil.copy(log_path(), sys.argv[1] + LOG_SUFFIX)
+        raise
     if "table" in plan["queries"]:
         rows = spark.read.parquet(plan["table"]).collect()
         Path(plan["rows"]).write_text(json.dumps([row.asDict() for row in rows]))

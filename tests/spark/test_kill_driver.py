@@ -15,6 +15,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -33,6 +34,8 @@ from aerobee.model.message import Message
 from aerobee.testing.longruns import LongRun, rounds_of, table
 
 JOB = Path(__file__).with_name("killjob.py")
+# Where the output of drivers that fail is kept.
+KEPT = Path(__file__).parents[2] / "out" / "spark-kills"
 # For `make test`: each query more costs seconds of every start.
 FEW = ("once", "counted", "table")
 ALL = ("loose", "keyed", *FEW)
@@ -153,9 +156,9 @@ class Driver:
         deadline_s = time.monotonic() + PATIENCE_S
         while not condition():
             if self._process.poll() is not None:
-                pytest.fail(f"the driver ended with {self._process.returncode}:\n{self.said()}")
+                self.fail(f"the driver ended with {self._process.returncode}")
             if time.monotonic() > deadline_s:
-                pytest.fail(f"the driver did not come there in time:\n{self.said()}")
+                self.fail(f"the driver did not come there within {PATIENCE_S:g} s")
             threading.Event().wait(0.002)
 
     def kill(self) -> None:
@@ -166,8 +169,11 @@ class Driver:
 
     def finish(self) -> None:
         """To the end of all that was sent, which is most of it where the kills came early."""
-        if self._process.wait(5 * PATIENCE_S):
-            pytest.fail(f"the driver ended with {self._process.returncode}:\n{self.said()}")
+        try:
+            if self._process.wait(5 * PATIENCE_S):
+                self.fail(f"the driver ended with {self._process.returncode}")
+        except subprocess.TimeoutExpired:
+            self.fail(f"the driver did not end within {5 * PATIENCE_S:g} s")
 
     def end(self) -> None:
         """However far it came."""
@@ -178,9 +184,14 @@ class Driver:
             self._process.kill()
             self._process.wait(PATIENCE_S)
 
-    def said(self) -> str:
-        logs = sorted(self._story.directory.glob("aerobee-spark-*/spark.log"), key=lambda path: path.stat().st_mtime)
-        return self.log.read_text()[-3000:] + (logs[-1].read_text(errors="replace")[-3000:] if logs else "")
+    def fail(self, what: str) -> NoReturn:
+        """Fail the test. What the driver and Spark wrote outlives it, in the directory that the message names."""
+        kept = KEPT / f"{self._story.directory.name}-{self.log.stem}-{os.getpid()}"
+        kept.mkdir(parents=True, exist_ok=True)
+        running = self._story.directory.glob("aerobee-spark-*/spark.log")  # of drivers that have not ended
+        for log in (self.log, *self._pid.parent.glob(f"{self._pid.name}.*"), *running):
+            shutil.copy(log, kept / f"{log.parent.name}-{log.name}")
+        pytest.fail(f"{what}; all that it said is in {kept}:\n{self.log.read_text()[-3000:]}")
 
 
 def draw_point(story: Story, number: int) -> Point:
