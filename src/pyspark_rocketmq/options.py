@@ -35,6 +35,11 @@ _DURATION_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_60
 _SIZE: Final = re.compile(r"(\d+)\s*(b|k|kb|kib|m|mb|mib|g|gb|gib)?")
 _SIZE_SHIFT: Final = {"b": 0, "k": 10, "m": 20, "g": 30}
 
+# The last millisecond of the year 9999. Microseconds and nanoseconds of today are above it.
+_MOMENT_MAX_MS: Final = 253_402_300_799_999
+# What are seconds of 1973 and later would be milliseconds of 1970 to 1973, when there were no brokers.
+_SECONDS: Final = range(100_000_000, 100_000_000_000)
+
 _CONNECT_TIMEOUT_MAX_MS: Final = 5_000
 # An error shows so much of a value.
 _SHOWN_MAX: Final = 500
@@ -121,8 +126,11 @@ def size_bytes(value: str) -> int:
 def moment_ms(value: str) -> int:
     """Return milliseconds since 1970, from such a number or from an ISO 8601 time (UTC if it has no zone)."""
     word = value.strip()
-    if re.fullmatch(r"\d+", word):
-        return parse_int(word)
+    if re.fullmatch(r"[0-9]+", word):
+        number = int_or(word, None, 0, _MOMENT_MAX_MS)
+        if number is None or number in _SECONDS:
+            raise ValueError("is not in milliseconds since 1970: it seems to be in another unit")
+        return number
     try:
         found = datetime.fromisoformat(word)
     except ValueError:
@@ -190,6 +198,8 @@ def read_options(
         if option.name in found:
             raise OptionError(f"option {word}: {said[option.name]} says the same, give one of them")
         said[option.name] = word
+        if not isinstance(value, str):  # Spark passes None on
+            raise OptionError(f"option {word}: {value!r} is no value; leave the option out")
         try:
             found[option.name] = option.read(value)
         except ValueError as error:

@@ -40,7 +40,10 @@ class BlockingStream:
     """A TCP connection, with or without TLS. Its errors are OSErrors, TimeoutError among them."""
 
     def __init__(self, host: str, port: int, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
-        made = socket.create_connection((host, port), timeout_s)
+        try:
+            made = socket.create_connection((host, port), timeout_s)
+        except UnicodeError:
+            raise OSError(f"{host[:80]!r} is no name of a host") from None
         self._tls: ssl.SSLSocket | None = None
         # With TLS: bytes that `may_have_come` has read before they were asked for.
         self._early = b""

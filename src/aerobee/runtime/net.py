@@ -69,7 +69,10 @@ class RealNet:
         tls: ssl.SSLContext | None = None,
     ) -> tuple[asyncio.Transport, ProtocolT]:
         loop = asyncio.get_running_loop()
-        return await loop.create_connection(protocol_factory, host, port, ssl=tls)
+        try:
+            return await loop.create_connection(protocol_factory, host, port, ssl=tls)
+        except UnicodeError:
+            raise OSError(f"{host[:80]!r} is no name of a host") from None
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

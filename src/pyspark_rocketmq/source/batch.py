@@ -107,7 +107,7 @@ def _planned(
 ) -> list[RangesPartition]:
     bounds = all_bounds(cluster, settings, pushed.takes).bounds
     start = resolve(cluster, settings, settings.starting, settings.starting_timestamp, bounds, EARLIEST)
-    end = resolve(cluster, settings, settings.ending, settings.ending_timestamp, bounds, LATEST)
+    end = resolve(cluster, settings, settings.ending, settings.ending_timestamp, bounds, LATEST, "endingOffsets")
     require_forward(settings, start, end, bounds)
     ranges, losses = ranges_between(start, end, bounds)
     tell_losses(losses, fail=settings.fail_on_data_loss)
@@ -126,8 +126,9 @@ def resolve(
     timestamp_ms: int | None,
     bounds: Mapping[MessageQueue, Bounds],
     default: int,
+    option: str = "startingOffsets",
 ) -> dict[MessageQueue, int]:
-    """Return one offset for each queue, as the options say."""
+    """Return one offset for each queue, as the options say. `option` is the one that `edge` comes from."""
     if timestamp_ms is not None:
         found = cluster.offsets_at(bounds, timestamp_ms)
         return {queue: min(max(found[queue], one.first), one.end) for queue, one in bounds.items()}
@@ -138,9 +139,7 @@ def resolve(
     strangers = sorted(queue for queue in explicit if queue not in bounds and settings.wanted.takes(queue))
     if strangers:
         one = strangers[0]
-        raise OptionError(
-            f"offsets are given for queue {one.queue_id} of {one.topic} on {one.broker_name}: no such queue"
-        )
+        raise OptionError(f"option {option}: topic {one.topic} has no queue {one.queue_id} on {one.broker_name}")
     result: dict[MessageQueue, int] = {}
     for queue, held in bounds.items():
         at = explicit.get(queue, asked)

@@ -88,7 +88,10 @@ def flat(value: object) -> dict[MessageQueue, int]:
                     raise OffsetFormatError(f"{queue!r} of {topic} is not the number of a queue")
                 if not isinstance(offset, int) or isinstance(offset, bool):
                     raise OffsetFormatError(f"offset {offset!r} of {topic}, {broker}, queue {queue} is not a number")
-                found[MessageQueue(topic, broker, queue_id)] = offset
+                place = MessageQueue(topic, broker, queue_id)
+                if place in found:
+                    raise OffsetFormatError(f"queue {queue_id} of {topic} on {broker} is named twice")
+                found[place] = offset
     return found
 
 
@@ -103,10 +106,7 @@ def _table(value: object, name: str) -> list[tuple[str, Any]]:
 
 def read_offsets(text: str) -> dict[MessageQueue, int]:
     """Return the offsets of `{topic:{broker:{queue:n}}}` (-2 is earliest, -1 is latest), or of a checkpoint."""
-    try:
-        value = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"is not JSON: {error}") from None
+    value = _parsed(text)
     if isinstance(value, dict) and "offsets" in value and value.get("v") == VERSION:
         value = value["offsets"]
     try:
@@ -123,14 +123,11 @@ def read_offsets(text: str) -> dict[MessageQueue, int]:
 
 def read_assignment(text: str) -> dict[str, dict[str, frozenset[int]]]:
     """Return the queues of `{topic:[0,1]}`, which means every broker (key "*"), or of `{topic:{broker:[0,1]}}`."""
-    try:
-        value = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"is no JSON: {error}") from None
+    value = _parsed(text)
     try:
         if not isinstance(value, dict) or not value:
             raise TypeError
-        return {
+        found = {
             topic: {
                 broker: frozenset(_number(queue) for queue in queues)
                 for broker, queues in (inner if isinstance(inner, dict) else {"*": inner}).items()
@@ -139,6 +136,26 @@ def read_assignment(text: str) -> dict[str, dict[str, frozenset[int]]]:
         }
     except TypeError:
         raise ValueError('is neither {"topic":[0,1]} nor {"topic":{"broker":[0,1]}}') from None
+    for topic, brokers in found.items():
+        if not brokers or not all(brokers.values()):
+            raise ValueError(f"names no queue of {topic}, or of one of its brokers")
+    return found
+
+
+def _parsed(text: str) -> Any:
+    """Return the value of an option's JSON. Raise ValueError for none, and for an object that has a name twice."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        table = dict(pairs)
+        if len(table) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise ValueError(f"has {max(names, key=names.count)!r} twice")
+        return table
+
+    try:
+        return json.loads(text, object_pairs_hook=once)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"is not JSON: {error}") from None
 
 
 def _number(value: object) -> int:

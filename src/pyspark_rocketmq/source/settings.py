@@ -69,6 +69,20 @@ def columns_of(value: str) -> tuple[str, ...]:
     return names
 
 
+def _expression(value: str) -> str:
+    """Return an SQL92 expression. A wrong one would be told by tasks only, and never where a topic has no messages."""
+    from aerobee.model.sql92.compiler import compile_filter  # most reads do not need it
+    from aerobee.model.sql92.errors import FilterSyntaxError
+
+    try:
+        found = compile_filter(text(value))
+    except FilterSyntaxError as error:
+        raise ValueError(f"is no SQL92 filter: {error.reason} at character {error.position + 1}") from None
+    if found.ignored:
+        raise ValueError(f"goes on behind its end with {found.ignored[:40]!r}, which brokers ignore")
+    return value
+
+
 def _pattern(value: str) -> str:
     try:
         re.compile(text(value))
@@ -82,7 +96,7 @@ SOURCE_OPTIONS: Final = (
     Option("topicPattern", _pattern, aliases=("subscribePattern",), help="every topic whose whole name matches"),
     Option("assign", read_assignment, help='queues: {"topic":[0,1]} or {"topic":{"broker":[0,1]}}'),
     Option("tags", text, help="`A || B`, filtered by the broker"),
-    Option("sql92", text, help="an SQL92 filter on properties, filtered by the broker"),
+    Option("sql92", _expression, help="an SQL92 filter on properties, filtered by the broker"),
     Option("startingOffsets", _starting, help="earliest (batch), latest (stream), committed, or JSON"),
     Option("startingTimestamp", moment_ms, help="messages stored at this time or later"),
     Option("endingOffsets", _ending, help="latest, or JSON; batch only"),

@@ -71,8 +71,9 @@ def test_the_environment_fills_what_is_missing() -> None:
         endpoint_of(values, {})
     with pytest.raises(OptionError, match="go together"):
         endpoint_of(read_options({"nameServer": "a:1", "accessKey": "a"}, COMMON), {})
-    with pytest.raises(OptionError, match=r"option nameServer: .* is not host:port"):
-        endpoint_of(read_options({"nameServer": "nowhere:x"}, COMMON), {})
+    for wrong in ("nowhere:x", "a..b:9876", "x" * 300, f"{'é' * 80}:9876"):
+        with pytest.raises(OptionError, match=r"option nameServer: .* is not host:port"):
+            endpoint_of(read_options({"nameServer": wrong}, COMMON), {})
 
 
 def test_values_with_units() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from aerobee.runtime.blocking import BlockingStream, ahead, wait_readable
+from aerobee.runtime.net import RealNet
 
 
 def pair() -> tuple[BlockingStream, socket.socket]:
@@ -33,6 +35,14 @@ def test_a_read_is_whole_however_it_comes_and_says_when_it_ends() -> None:
     with pytest.raises(ConnectionError):
         stream.receive(1)
     stream.close()
+
+
+def test_a_name_that_no_host_can_have_is_an_error_of_the_connection() -> None:
+    for host in ("a..b", "x" * 64, "é" * 80):
+        with pytest.raises(OSError, match="is no name of a host"):
+            BlockingStream(host, 1, 30.0)
+        with pytest.raises(OSError, match="is no name of a host"):
+            asyncio.run(RealNet().connect(host, 1, asyncio.Protocol))
 
 
 def test_items_come_in_order_and_the_error_after_them() -> None:

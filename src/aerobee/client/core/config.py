@@ -171,9 +171,18 @@ def parse_namesrv(namesrv: str | Sequence[str] | None, environ: Mapping[str, str
         )
     for address in addresses:
         host, _, port = address.rpartition(":")
-        if not host or int_or(port, None, 1, 65535) is None:
-            raise InvalidArgumentError(f"{source}: {address!r} is not host:port")
+        if not host or int_or(port, None, 1, 65535) is None or not _is_host(host):
+            raise InvalidArgumentError(f"{source}: {address[:80]!r} is not host:port")
     return addresses
+
+
+def _is_host(host: str) -> bool:
+    """Tell whether a name of a host can be looked up. The look-up itself would fail with a UnicodeError."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _with_port(address: str) -> str:

@@ -139,7 +139,7 @@ def test_what_is_not_there_is_said(cluster: LocalCluster) -> None:
     cluster.restart(1)
     with pytest.raises(SubscriptionError, match="parse"):
         send(cluster, "orders", 1)
-        read_batch(cluster, topic="orders", sql92="a >")
+        read_batch(cluster, topic="orders", sql92="a > 1")
     settings = source_settings({"nameServer": "127.0.0.1:1", "topic": "t"}, {}, streaming=False)
     with pytest.raises(TransportError, match=r"no name server answers \(127.0.0.1:1: could not connect"):
         plan(Cluster(settings.endpoint), settings, Pushed())

@@ -97,6 +97,42 @@ def test_edges() -> None:
     assert read(streaming=True, topic="t", startingOffsets="latest").starting == -1
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        # The second one would win in silence.
+        ({"startingOffsets": '{"t":{"b":{"0":1,"0":2}}}'}, "option startingOffsets: .* has '0' twice"),
+        ({"endingOffsets": '{"t":{"b":{"0":1,"00":2}}}'}, "option endingOffsets: .* queue 0 of t on b is named twice"),
+        ({"startingOffsets": '{"t":{"b":{"0":1}},"t":{"b":{"1":1}}}'}, "option startingOffsets: .* has 't' twice"),
+        # They would read nothing, which looks like an empty topic.
+        ({"assign": '{"t":[]}'}, "option assign: .* names no queue of t"),
+        ({"assign": '{"t":{}}'}, "option assign: .* names no queue of t"),
+        ({"assign": '{"t":{"b":[0],"c":[]}}'}, "option assign: .* names no queue of t"),
+        ({"assign": '{"t":[0],"t":[1]}'}, "option assign: .* has 't' twice"),
+        ({"endingTimestamp": "1763586000"}, "option endingTimestamp: '1763586000' is not in milliseconds"),
+        ({"startingTimestamp": "1763586000000000"}, "option startingTimestamp: .* is not in milliseconds"),
+        ({"startingTimestamp": "9" * 5000}, "option startingTimestamp: .* is not in milliseconds"),
+        # Tasks would tell it, but not where there are no messages.
+        ({"sql92": "n >"}, "option sql92: 'n >' is no SQL92 filter: .* at character 4"),
+        ({"sql92": "n = 'x"}, "option sql92: .* is no SQL92 filter"),
+        ({"sql92": "(" * 5000}, "option sql92: .* is no SQL92 filter"),
+        ({"sql92": "n = 3 m = 4"}, "option sql92: .* goes on behind its end with 'm = 4', which brokers ignore"),
+        ({"tags": None}, "option tags: None is no value"),
+        ({"failOnDataLoss": None}, "option failOnDataLoss: None is no value"),
+    ],
+)
+def test_values_that_would_mean_something_else_in_silence(options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        read(**({} if "assign" in options else {"topic": "t"}), **options)
+
+
+def test_values_that_look_odd_and_are_right() -> None:
+    assert read(topic="t", startingTimestamp="0", endingTimestamp="1763586000000").ending_timestamp == 1763586000000
+    assert read(topic="t", startingTimestamp="1970-06-01").starting_timestamp == 13046400000
+    assert read(topic="t", sql92="n = '3' and (m is not null or k between 1 and 3)").filter.kind == "SQL92"
+    assert read(assign='{"t":{"b":[0],"*":[1]}}').wanted.topics == ("t",)
+
+
 def test_limits_that_contradict_and_options_of_writing() -> None:
     with pytest.raises(OptionError, match="minOffsetsPerTrigger is larger"):
         read(streaming=True, topic="t", minOffsetsPerTrigger="5", maxOffsetsPerTrigger="4")
