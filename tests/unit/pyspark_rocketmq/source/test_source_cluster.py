@@ -28,9 +28,10 @@ from pyspark_rocketmq.source import pulling
 from pyspark_rocketmq.source.batch import batch_reader, plan
 from pyspark_rocketmq.source.cluster import Cluster
 from pyspark_rocketmq.source.mirror import GroupInUseError
+from pyspark_rocketmq.source.planning import QueueRange
 from pyspark_rocketmq.source.pulling import DataLossError
 from pyspark_rocketmq.source.pushdown import Pushed
-from pyspark_rocketmq.source.settings import Wanted, source_settings
+from pyspark_rocketmq.source.settings import Filter, Wanted, source_settings
 from pyspark_rocketmq.source.stream import StreamReader, stream_reader
 from pyspark_rocketmq.source.topics import NoSuchTopicError
 
@@ -101,6 +102,22 @@ def test_a_batch_is_every_message_once_however_it_is_cut(cluster: LocalCluster) 
     fewer = read_batch(cluster, topic="whole", startingOffsets=json.dumps(offsets))
     assert sum(bodies(fewer).values()) == 497
     assert min(row["queue_offset"] for row in fewer if (row["broker"], row["queue_id"]) == ("broker-a", 0)) == 3
+
+
+def test_bodies_that_producers_compressed_travel_compressed(cluster: LocalCluster) -> None:
+    cluster.create_topic("compressed", 1)
+    body = b'{"id": 1, "amount": 12.5}' * 4000
+    with Producer(cluster.namesrv, group="sender") as producer:
+        sent = producer.send("compressed", body)
+    asked = Cluster(Endpoint((cluster.namesrv,)))
+    queue = MessageQueue("compressed", sent.queue.broker_name, 0)
+    asked.queues(Wanted(("compressed",)))
+    settings = pulling.PullSettings(Endpoint((cluster.namesrv,)), Filter(), True, ("body",))
+    planned = pulling.PlannedRange(QueueRange(queue, 0, 1), asked.require_address(queue))
+    (chunk,) = pulling.RangePull(settings, planned).chunks()
+    assert isinstance(chunk, pulling.RecordChunk) and len(chunk.data) < len(body) // 50
+    (row,) = read_batch(cluster, topic="compressed")
+    assert row["body"] == body
 
 
 def test_a_broker_that_knows_no_bulk_pull_is_pulled_as_consumers_pull(
