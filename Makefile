@@ -7,7 +7,7 @@ STAMP := .build
 # The modules that setup.py compiles: hot/ and those that it lists.
 HOT := $(wildcard src/aerobee/hot/*/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help release setup demo check axe dashboard-test dashboard-soak dashboard-pictures tls-renewals format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz fuzz-grpc long-handler bench bench-client bench-peer bench-pop bench-proxy bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop interop-grpc migrate-gib golden clean install-check properties h2spec
+.PHONY: help release setup demo check axe dashboard-test dashboard-soak dashboard-pictures tls-renewals format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz fuzz-grpc long-handler bench bench-client bench-access bench-peer bench-pop bench-proxy bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop interop-grpc migrate-gib golden clean install-check properties h2spec
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -139,6 +139,10 @@ bench-pop: setup ## measure POP beside Apache's broker: pops, acknowledgements o
 
 bench-proxy: setup ## measure gRPC sends, receives and acknowledgements beside Apache's proxy (needs Maven, Java and a C compiler)
 	@PYTHONPATH=.:src $(V)/python bench/proxy.py $(ARGS)
+
+bench-access: setup ## measure what users and rights cost a send, in memory and beside Apache's broker (needs Maven, Java and a C compiler)
+	@PYTHONPATH=.:src $(V)/python bench/access.py
+	@PYTHONPATH=.:src $(V)/python bench/accesspeer.py $(ARGS)
 
 bench-replicas: setup ## measure a master with one slave beside Apache's: CPU of both, rates, latency (needs Maven, Java and a C compiler)
 	@PYTHONPATH=.:src $(V)/python bench/replicas.py $(ARGS)

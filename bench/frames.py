@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from aerobee.hot.log.properties import encode_properties
 from aerobee.protocol.codes import RequestCode
-from aerobee.protocol.command import encode_command, request
+from aerobee.protocol.command import Command, encode_command, request
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.protocol.headers.send import SendMessageRequestHeaderV2
 
@@ -36,10 +36,18 @@ def once_templates(path: Path, frames: Iterable[bytes]) -> None:
 
 
 def send_templates(
-    path: Path, topic: str, queues: int, body_size: int, codec: int, *, topics: Sequence[str] = (), different: int = 1
+    path: Path,
+    topic: str,
+    queues: int,
+    body_size: int,
+    codec: int,
+    *,
+    topics: Sequence[str] = (),
+    different: int = 1,
+    sign: Callable[[Command], None] | None = None,
 ) -> None:
     """`different` sends per queue (of each of `topics`, where there are several), as Apache's Java producer writes
-    them: tags, keys, unique key, WAIT."""
+    them: tags, keys, unique key, WAIT. A signature does not cover the opaque, which is patched."""
     parts = []
     sends = ((one, queue, copy) for copy in range(different) for one in topics or (topic,) for queue in range(queues))
     for name, queue_id, copy in sends:
@@ -63,6 +71,8 @@ def send_templates(
             RequestCode.SEND_MESSAGE_V2, header, bytes(i & 0x7F for i in range(body_size)), opaque=OPAQUE, codec=codec
         )
         command.language = "JAVA"
+        if sign is not None:
+            sign(command)
         parts.append(_template(encode_command(command), codec, with_offset=False))
     path.write_bytes(b"".join(parts))
 
