@@ -106,7 +106,7 @@ def test_a_switch_says_what_it_will_do_and_did(address: str, cluster: LocalClust
     (row,) = told(admin, "/replicas")["groups"]["rows"]
     assert (row["group"], row["insync"], row["state"]) == (GROUP, "3 of 3", "sound")
     before = told(admin, path)
-    (master,) = [one["replica"] for one in before["replicas"]["rows"] if one["role"] == "leader"]
+    (master,) = [one["replica"] for one in before["replicas"]["rows"] if one["role"] == "master"]
     other = next(one["replica"] for one in before["replicas"]["rows"] if one["role"] == "follower")
     assert "Switch the master" not in operator.get(path).text
     assert operator.get(f"{path}/switch").status == 403

@@ -23,9 +23,10 @@ class PageLink:
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """A moment in milliseconds since 1970. 0 and less stand for none."""
+    """A moment in milliseconds since 1970. 0 and less stand for none. An exact one shows its milliseconds."""
 
     ms: int
+    exact: bool = False
     kind = "time"
 
     @property
@@ -180,6 +181,8 @@ class Choice:
     options: Sequence[tuple[str, str]] = ()
     kind: str = "text"
     help: str = ""
+    # What a browser offers to who types. Other words are taken, too.
+    suggested: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +289,8 @@ class Text:
     text: str
     note: str = ""
     links: Sequence[PageLink] = ()
+    # The text of the link that leads to what is shown.
+    here: str = ""
     block = "text"
 
     def to_json(self) -> dict[str, Any]:

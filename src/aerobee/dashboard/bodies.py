@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Final
 
 from aerobee.dashboard.blocks import Cell, Size
@@ -14,6 +15,9 @@ SHOWN_MAX: Final = 64 << 10
 _PREVIEW: Final = 120
 _HEX_MAX: Final = 16 << 10
 _LINE: Final = 16
+_DEPTH_MAX: Final = 50
+# A string, a bracket, a comma, a colon, or a word such as a number.
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
 
 
 def preview_of(message: Message) -> str:
@@ -62,12 +66,33 @@ def _is_binary(cut: bytes) -> bool:
 
 
 def _json(body: bytes) -> str | None:
+    """Return JSON in lines, None for what is none. Numbers and names stay as they were written: 10.00 is no 10.0."""
     if len(body) > SHOWN_MAX or not body[:1].strip() or body[:1] not in b"{[":
         return None
     try:
-        return json.dumps(json.loads(body), indent=2, ensure_ascii=False)
+        json.loads(body)
+        return _indented(body.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         return None
+
+
+def _indented(text: str) -> str | None:
+    """Return JSON with a line for each value. None if it nests deeply: its lines would be longer than a page takes."""
+    parts: list[str] = []
+    depth = 0
+    tokens = _TOKEN.findall(text)
+    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
+        opens, is_empty = token in ("{", "["), following in ("}", "]")
+        if opens and not is_empty:
+            depth += 1
+            if depth > _DEPTH_MAX:
+                return None
+        closes_next = is_empty and not opens
+        depth -= closes_next
+        parts.append(": " if token == ":" else token)
+        if token == "," or closes_next or (opens and not is_empty):
+            parts.append(f"\n{'  ' * depth}")
+    return "".join(parts)
 
 
 def _hex(data: bytes) -> str:

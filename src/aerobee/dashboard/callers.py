@@ -104,7 +104,7 @@ class Callers:
         if self._origins.refuses_change(headers.get("origin", ""), headers.get("sec-fetch-site", ""), hosts):
             return "The change comes from another site. Behind a proxy, start the dashboard with --public-url."
         if not self._tokens.fits(cookie, token):
-            return "The token of the form is missing or old. Go back, load the page again and repeat it."
+            return "The token of the form is missing or old: it ends with the session that showed it."
         return ""
 
 

@@ -43,6 +43,8 @@ STEP_S: Final = 10.0
 # The first values come at once, and then soon, so that charts do not begin with a minute of nothing.
 _FIRST_STEPS_S: Final = (1.0, 2.0, 3.0, 4.0)
 _ANSWER_S: Final = 3.0
+# How long a group that does not move keeps its rate at least.
+_QUIET_MS: Final = 60_000
 # Requests of one step for numbers of topics and groups, and how many run at a time.
 _BUDGET: Final = 1_000
 _AT_ONCE: Final = 8
@@ -316,7 +318,7 @@ class Collector:
                 numbers.mode = connection.message_model or numbers.mode
         numbers.clients = tuple(clients.values())
         numbers.topics = tuple(sorted(topics))
-        snapshot.group_numbers[group] = _moved(numbers, snapshot.group_numbers.get(group))
+        snapshot.group_numbers[group] = moved(numbers, snapshot.group_numbers.get(group))
 
     async def _said(self, kind: type[B], broker: KnownBroker, code: int, header: Header) -> B | None:
         """Return what a broker says, None where it says nothing that can be read or refuses. Of a group without a
@@ -352,13 +354,22 @@ class Collector:
         return values
 
 
-def _moved(now: GroupNumbers, before: GroupNumbers | None) -> GroupNumbers:
-    """Add how far a group has come since it was asked before."""
+def moved(now: GroupNumbers, before: GroupNumbers | None) -> GroupNumbers:
+    """Add how far a group has come since it was asked before.
+
+    A query of Spark moves once in a batch. Between two batches it keeps its rate, until it is overdue.
+    """
     if before is None or now.asked_ms <= before.asked_ms:
         return now
     grown = now.consumed - before.consumed
-    now.rows_s = max(0.0, grown * 1000 / (now.asked_ms - before.asked_ms))
-    now.moved_ms = now.asked_ms if grown else before.moved_ms
+    if grown:
+        # What was quiet for long has begun again since it was asked before.
+        now.step_ms = now.asked_ms - (before.moved_ms if before.rows_s and before.moved_ms else before.asked_ms)
+        now.rows_s, now.moved_ms = max(0.0, grown * 1000 / now.step_ms), now.asked_ms
+        return now
+    now.moved_ms, now.step_ms = before.moved_ms, before.step_ms
+    is_due = now.asked_ms - before.moved_ms > max(_QUIET_MS, 3 * before.step_ms)
+    now.rows_s = 0.0 if is_due else before.rows_s or 0.0
     return now
 
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from aerobee.admin.connection import AdminConnection
 from aerobee.dashboard.auditing import AuditTrail
-from aerobee.dashboard.blocks import Block, Choice, WebPage
+from aerobee.dashboard.blocks import Block, Choice, SearchForm, WebPage
 from aerobee.dashboard.collector import Collector
 from aerobee.dashboard.options import LocalPlaces
 from aerobee.dashboard.security import Person, Role
@@ -96,6 +96,8 @@ class PageEntry:
     title: str
     menu: str | None
     show: ShowPage
+    # The form with what was typed. It is shown again above the reason why nothing can be shown.
+    form: Callable[[PageView], SearchForm] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +146,15 @@ class FormField:
     help: str = ""
     late: bool = False
     secret: bool = False
+    suggested: Sequence[str] = ()
 
     @property
     def is_late(self) -> bool:
         return self.late or self.secret
 
     def choice(self, value: str) -> Choice:
-        return Choice(self.name, self.label, "" if self.secret else value, self.options, self.kind, self.help)
+        return Choice(self.name, self.label, "" if self.secret else value, self.options, self.kind, self.help,
+                      self.suggested)  # fmt: skip
 
 
 async def nothing_filled(view: PageView) -> dict[str, str]:
@@ -195,11 +199,13 @@ ACTIONS: Final[list[WebAction]] = []
 RAWS: Final[list[RawEntry]] = []
 
 
-def page(path: str, *, title: str, menu: str | None = None) -> Callable[[ShowPage], ShowPage]:
+def page(
+    path: str, *, title: str, menu: str | None = None, form: Callable[[PageView], SearchForm] | None = None
+) -> Callable[[ShowPage], ShowPage]:
     """Give a page its path."""
 
     def add(show: ShowPage) -> ShowPage:
-        PAGES.append(PageEntry(path, title, menu, show))
+        PAGES.append(PageEntry(path, title, menu, show, form))
         return show
 
     return add

@@ -63,10 +63,11 @@ def span(ms: float | None) -> str:
     return f"{seconds} s"
 
 
-def utc(ms: int) -> str:
-    """Return a moment in UTC, or a dash where there is none."""
+def utc(ms: int, exact: bool = False) -> str:
+    """Return a moment in UTC, or a dash where there is none. An exact one has milliseconds."""
     try:
-        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") if ms > 0 else _NONE
+        at = datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None)
+        return at.isoformat(" ", "milliseconds" if exact else "seconds") if ms > 0 else _NONE
     except (ValueError, OverflowError, OSError):
         return str(ms)
 
@@ -84,6 +85,11 @@ def relative(ms: int, now_ms: int) -> str:
     if abs(away) < 1000:
         return "now"
     return f"{span(away)} ago" if away > 0 else f"in {span(-away)}"
+
+
+def unbroken(label: str) -> str:
+    """Return a label whose unit does not stand in a line of its own."""
+    return label.replace(" /", "\u00a0/")
 
 
 def kind_of(cell: Cell) -> str:
@@ -110,12 +116,17 @@ class Renderer:
         self._environment.globals.update(url=self.url, static=self.static, to=self.to)
         self._environment.filters.update(
             number=number, size=size, rate=rate, ratio=ratio, span=span, utc=utc, iso=iso, relative=relative,
-            kind_of=kind_of,
+            kind_of=kind_of, unbroken=unbroken,
         )  # fmt: skip
 
     def url(self, path: str, query: Mapping[str, str | int] | None = None) -> str:
         """Return the address of a page of this dashboard. The path is quoted here."""
-        return self._root + quote(path, safe="/:@!$&'()*,;=~") + (f"?{urlencode(query)}" if query else "")
+        return self._root + self.path(path) + (f"?{urlencode(query)}" if query else "")
+
+    @staticmethod
+    def path(path: str) -> str:
+        """Return a path as it stands in an address."""
+        return quote(path, safe="/:@!$&'()*,;=~")
 
     def to(self, link: PageLink) -> str:
         """Return the address of a link."""

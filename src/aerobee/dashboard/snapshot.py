@@ -35,10 +35,12 @@ class GroupNumbers:
     mode: str = ""
     clients: tuple[Member, ...] = ()
     topics: tuple[str, ...] = ()
-    # The sum of its offsets, how fast that grew, and when it last did, since this was first asked.
+    # The sum of its offsets, how fast that grew, when it last did, and the time between its last two steps, since this
+    # was first asked.
     consumed: int = 0
     rows_s: float | None = None
     moved_ms: int = 0
+    step_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 from aerobee.dashboard import pages as _pages  # noqa: F401 - it fills the tables of the registry
 from aerobee.dashboard.auditing import AuditTrail
+from aerobee.dashboard.blocks import Note, PageLink, WebPage
 from aerobee.dashboard.callers import Callers, WebCaller, WrongRequestError, collected, given_words, lasts
 from aerobee.dashboard.doorway import App, Doorway, TooLargeError
 from aerobee.dashboard.gate import Gate
@@ -124,19 +125,27 @@ class Web:
             began_s = self._clock.monotonic()
             try:
                 view = await self._view(request, caller.person)
-                page = await until_left(request, entry.show(view))
             except AerobeeError as error:
                 return self._error(request, caller, error)
+            status = 200
+            try:
+                page = await until_left(request, entry.show(view))
+            except AerobeeError as error:
+                if entry.form is None or is_api(request):
+                    return self._error(request, caller, error)
+                status, why = status_of_error(error), Note("problem", self._words_of(error, view), "bad")
+                page = WebPage(entry.title, [entry.form(view), why], view.data.snapshot.problems)
             if page is None:
                 return Response(status_code=499)
             if is_api(request):
                 response: Response = JSONResponse(page.to_json())
             else:
                 html = self._renderer.html(
-                    "page.html", **self._frame(request, caller, page.title), page=page, here=self._here(request),
-                    json_url=self._json_url(request), now_ms=view.now_ms,
+                    "page.html", **self._frame(request, caller, page.title), page=page,
+                    here=self._options.root_path + self._address(request),
+                    json_url=self._options.root_path + self._address(request, "/api"), now_ms=view.now_ms,
                 )  # fmt: skip
-                response = HTMLResponse(html)
+                response = HTMLResponse(html, status)
             response.headers["server-timing"] = f"app;dur={(self._clock.monotonic() - began_s) * 1000:.1f}"
             return self._finish(request, caller, response)
 
@@ -183,7 +192,7 @@ class Web:
         )
 
     def _frame(self, request: Request, caller: WebCaller, title: str) -> dict[str, Any]:
-        path = request.url.path
+        path = path_of(request)
         menu = [
             (
                 one.path,
@@ -204,13 +213,11 @@ class Web:
             "can_leave": self._gate.mode is not Mode.open,
         }
 
-    def _here(self, request: Request) -> str:
-        return self._renderer.url(request.url.path) + (f"?{request.url.query}" if request.url.query else "")
-
-    def _json_url(self, request: Request) -> str:
-        path = request.url.path
-        query = f"?{request.url.query}" if request.url.query else ""
-        return self._renderer.url("/api" if path == "/" else f"/api{path}") + query
+    def _address(self, request: Request, before: str = "") -> str:
+        """Return the address of a request without the sub-path: quoted, with its query."""
+        path, query = path_of(request), request.scope["query_string"].decode("latin-1")
+        path = before + path if path != "/" or not before else before
+        return self._renderer.path(path) + (f"?{query}" if query else "")
 
     def _finish(self, request: Request, caller: WebCaller, response: Response) -> Response:
         response.headers.setdefault("cache-control", "no-store")
@@ -235,7 +242,14 @@ class Web:
         return f"{names[0] if names else address}: {error.message}"
 
     def _say(
-        self, request: Request, caller: WebCaller, status: int, title: str, words: str, hint: str = ""
+        self,
+        request: Request,
+        caller: WebCaller,
+        status: int,
+        title: str,
+        words: str,
+        hint: str = "",
+        link: PageLink | None = None,
     ) -> Response:
         response: Response
         if is_api(request):
@@ -243,27 +257,32 @@ class Web:
             response = JSONResponse(told, status)
         else:
             frame = self._frame(request, caller, title)
-            response = HTMLResponse(self._renderer.html("error.html", **frame, words=words, hint=hint), status)
+            html = self._renderer.html("error.html", **frame, words=words, hint=hint, link=link)
+            response = HTMLResponse(html, status)
         return self._finish(request, caller, response)
 
     async def _failed(self, request: Request, error: Exception) -> Response:
         if isinstance(error, TooLargeError | TimeoutError):
             raise error
-        _log.error("a page could not be made", path=request.url.path, exc_info=error)
+        _log.error("a page could not be made", path=path_of(request), exc_info=error)
         caller = self.callers.caller(request)
         return self._say(request, caller, 500, "A mistake of the dashboard", "The log of the dashboard tells more.")
 
     async def _missing(self, request: Request, error: Exception) -> Response:
         caller = self.callers.caller(request)
         status = error.status_code if isinstance(error, HTTPException) else 404
-        return self._say(request, caller, status, "There is no such page", f"Nothing is at {request.url.path}.")
+        return self._say(request, caller, status, "There is no such page", f"Nothing is at {path_of(request)}.")
 
     def _ask_to_log_in(self, request: Request, caller: WebCaller) -> Response:
-        if is_api(request) or request.method != "GET":
-            return self._say(request, caller, 401, "Log in first", "Nobody is logged in, or the session is over.")
-        back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        # What was sent with a change is not asked for.
+        back = self._address(request) if request.method == "GET" else self._renderer.path(path_of(request))
         query = {} if back == "/" else {"next": back}
-        return self._finish(request, caller, RedirectResponse(self._renderer.url("/login", query), 303))
+        if not is_api(request) and request.method == "GET":
+            return self._finish(request, caller, RedirectResponse(self._renderer.url("/login", query), 303))
+        words = "Nobody is logged in, or the session is over."
+        if request.method != "GET":
+            words += " Nothing was changed."
+        return self._say(request, caller, 401, "Log in first", words, link=PageLink("Log in", "/login", query))
 
     # -- changes
 
@@ -276,10 +295,18 @@ class Web:
                 return self._not_allowed(request, caller, entry)
             try:
                 view = await self._view(request, caller.person)
+            except AerobeeError as error:
+                return self._error(request, caller, error)
+            try:
                 early, plan = await self._planned(entry, view)
                 filled = await entry.prefill(view)
             except AerobeeError as error:
-                return self._error(request, caller, error)
+                early = [one for one in entry.fields(view) if not one.is_late]
+                if not early or is_api(request):
+                    return self._error(request, caller, error)
+                # What was typed is mended, and not typed again.
+                shown = _Shown(view, early, problem=self._words_of(error, view), status=status_of_error(error))
+                return self._show_action(request, caller, entry, shown)
             return self._show_action(request, caller, entry, _Shown(view, early, plan, filled=filled))
 
         return endpoint
@@ -341,7 +368,10 @@ class Web:
             token = request.headers.get("x-csrf-token", "") or lasts(words).get("token", "")
             refusal = self.callers.refusal(request, "" if caller.is_new else caller.cookie, token)
             if refusal:
-                return self._say(request, caller, 403, "The change is not taken", refusal)
+                link = PageLink("Open the form again", path_of(request))
+                return self._say(
+                    request, caller, 403, "The change is not taken", f"{refusal} Nothing was changed.", link=link
+                )
             if caller.person.role < entry.role:
                 self._note(request, caller.person, entry, {}, "refused", "the role does not allow it")
                 return self._not_allowed(request, caller, entry)
@@ -382,7 +412,7 @@ class Web:
         self, request: Request, caller: WebCaller, entry: WebAction, view: PageView, error: AerobeeError
     ) -> Response:
         """Show the form again with the reason why nothing was done, or not everything."""
-        problem = f"{self._named(error, view.person)}{f' {error.hint}' if error.hint else ''}"
+        problem = self._words_of(error, view)
         try:
             early, plan = await self._planned(entry, view)
         except AerobeeError:
@@ -391,11 +421,15 @@ class Web:
             request, caller, entry, _Shown(view, early, plan, problem=problem, status=status_of_error(error))
         )
 
+    def _words_of(self, error: AerobeeError, view: PageView) -> str:
+        words = self._named(error, view.person)
+        return f"{words}{'' if words.endswith('.') else '.'} {error.hint}" if error.hint else words
+
     def _note(
         self, request: Request, person: Person, entry: WebAction, given: Mapping[str, str], result: str, words: str
     ) -> None:
         self._trail.add(
-            self._clock.now_ms(), person.name, self.callers.address(request), entry.title, path=request.url.path,
+            self._clock.now_ms(), person.name, self.callers.address(request), entry.title, path=path_of(request),
             given=given, result=result, words=words,
         )  # fmt: skip
 
@@ -404,7 +438,8 @@ class Web:
     async def _login_page(self, request: Request) -> Response:
         caller = self.callers.caller(request)
         if caller.person is not None:
-            return RedirectResponse(self._renderer.url("/"), 303)
+            # Somebody who logged in in another window, and loads this one again.
+            return RedirectResponse(self._options.root_path + _way_back(request.query_params.get("next", "")), 303)
         return self._show_login(request, caller, "", 200)
 
     def _show_login(self, request: Request, caller: WebCaller, problem: str, status: int, back: str = "") -> Response:
@@ -446,11 +481,10 @@ class Web:
         # The cookie from before the login is worth nothing any more.
         cookie = self.callers.new_key()
         self.callers.sessions.begin(cookie, person, now_s)
-        target = back if back.startswith("/") and not back.startswith("//") and "\\" not in back else "/"
         response = (
             JSONResponse(self._who(person, cookie))
             if is_api(request)
-            else RedirectResponse(self._options.root_path + target, 303)
+            else RedirectResponse(self._options.root_path + _way_back(back), 303)
         )
         self.callers.set_cookie(request, response, cookie)
         return response
@@ -501,8 +535,19 @@ _TITLES: Final = {
 }  # fmt: skip
 
 
+def _way_back(back: str) -> str:
+    """Return where somebody goes after the login: a page of this dashboard, and nowhere else."""
+    is_ours = back.startswith("/") and not back.startswith("//") and "\\" not in back and back.isprintable()
+    return back if is_ours else "/"
+
+
+def path_of(request: Request) -> str:
+    """Return the path of a request. Starlette's URL takes what follows a quoted question mark for a query."""
+    return str(request.scope["path"])
+
+
 def is_api(request: Request) -> bool:
-    path = request.url.path
+    path = path_of(request)
     return path == "/api" or path.startswith("/api/")
 
 

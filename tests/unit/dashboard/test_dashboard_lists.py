@@ -130,9 +130,16 @@ def test_wrong_moments_are_refused(text: str) -> None:
 
 def test_bodies_are_shown_as_what_they_are() -> None:
     assert shown_body(b'{"a":1}', "auto") == ("JSON", '{\n  "a": 1\n}')
+    assert shown_body(b'[{"a": 10.00,"a":[ ],"b\\"]":{}},1e999,[2]]', "auto") == (
+        "JSON",
+        '[\n  {\n    "a": 10.00,\n    "a": [],\n    "b\\"]": {}\n  },\n  1e999,\n  [\n    2\n  ]\n]',
+    )
     assert shown_body(b"<b>", "auto") == ("text", "<b>")
     assert shown_body(bytes(range(20)), "auto")[0] == "hex"
     assert shown_body(b"\xff\xfe", "text")[1] == "\ufffd\ufffd"
     assert shown_body(b"[" * 50_000, "json")[0] == "text, because it is no JSON"
+    # Its lines would be 60 MiB long.
+    deep = b"[" * 900 + b"1," * 31_000 + b"1" + b"]" * 900
+    assert len(shown_body(deep, "json")[1]) == len(deep)
     assert len(preview(b"x" * 10_000)) == 121
     assert preview(b"a\n\x00b") == "a b"

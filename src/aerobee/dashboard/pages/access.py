@@ -31,6 +31,7 @@ from aerobee.runtime.entropy import SystemEntropy
 _ACTIONS = [one.value for one in Action if one is not Action.ALL]
 _TYPES = [(NORMAL, "Normal: what the rights say"), (SUPER, "Super: everything")]
 _STATUS = [(ENABLED, "enabled"), (DISABLED, "disabled")]
+_STATUS_BADGES = {ENABLED: ("enabled", "good"), DISABLED: ("disabled", "bad")}
 _TONES = {
     ServerOutcome.done.value: "good",
     ServerOutcome.follows.value: "calm",
@@ -90,7 +91,7 @@ def _users(may: bool, every: set[str]) -> Listing[UserView]:
         Column("user", "User", _rights_link, lambda one: one.name),
         Column("type", "Type", lambda one: Badge(one.type, "warn" if one.type == SUPER else "calm"),
                lambda one: one.type),
-        Column("status", "Status", lambda one: Badge(one.status, "good" if one.status == ENABLED else "bad"),
+        Column("status", "Status", lambda one: Badge(*_STATUS_BADGES.get(one.status, (one.status, "bad"))),
                lambda one: one.status),
         Column("servers", "Known to", lambda one: _known_to(one.servers, every, 4)),
     ]  # fmt: skip
@@ -341,17 +342,23 @@ async def revoke_it(view: PageView) -> ActionOutcome:
 # -- why
 
 
-@page("/users/why", title="Why")
+def _question(view: PageView) -> SearchForm:
+    fields = [
+        Choice("user", "User", view.word("user")),
+        Choice(
+            "resource", "Resource", view.word("resource"), help="Topic:orders, Group:billing, Cluster:DefaultCluster"
+        ),
+        Choice("action", "Action", view.word("action") or _ACTIONS[0], [(one, one) for one in _ACTIONS], "select"),
+        Choice("source", "From address", view.word("source"), help="Empty: any."),
+    ]
+    return SearchForm("search", "May somebody do something?", fields, "Ask")
+
+
+@page("/users/why", title="Why", form=_question)
 async def why(view: PageView) -> WebPage:
     names = ("user", "resource", "action", "source")
     user, resource, wanted, source = (view.word(name) for name in names)
-    fields = [
-        Choice("user", "User", user),
-        Choice("resource", "Resource", resource, help="Topic:orders, Group:billing, Cluster:DefaultCluster"),
-        Choice("action", "Action", wanted or _ACTIONS[0], [(one, one) for one in _ACTIONS], "select"),
-        Choice("source", "From address", source, help="Empty: any."),
-    ]
-    blocks: list[Block] = [SearchForm("search", "May somebody do something?", fields, "Ask")]
+    blocks: list[Block] = [_question(view)]
     problems: Sequence[str] = ()
     if user and resource:
         try:

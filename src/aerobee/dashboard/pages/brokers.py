@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from aerobee.admin.cluster import BrokerStatus, change_broker_settings, setting_sources, settings_of
 from aerobee.admin.upkeep import drain
@@ -91,7 +92,8 @@ async def broker(view: PageView) -> WebPage:
     found = _the_broker(view)
     name = found[0].broker
     snapshot = view.data.snapshot
-    blocks: list[Block] = [table_of(found, broker_listing(), {})]
+    listed = replace(broker_listing(), title="Master and replicas") if len(found) > 1 else broker_listing()
+    blocks: list[Block] = [table_of(found, listed, {})]
     labels = {one.broker_id: "" if len(found) == 1 else f"{_role(one)} " for one in found}
     blocks.append(
         Chart(
@@ -115,7 +117,10 @@ async def broker(view: PageView) -> WebPage:
         blocks.append(table_of(sorted(info.items()), _pairs(f"info{one.broker_id}", title), view.query, alone=False))
     actions = []
     if view.may(Role.operator):
-        actions = [PageLink("Drain", f"/brokers/{name}/drain"), PageLink("Undrain", f"/brokers/{name}/undrain")]
+        # Apache's brokers do not tell whether they are drained.
+        drained = any(one.drained for one in found)
+        actions = [] if drained else [PageLink("Drain", f"/brokers/{name}/drain")]
+        actions.append(PageLink("Undrain", f"/brokers/{name}/undrain"))
     return WebPage(
         f"Broker {name}",
         blocks,

@@ -77,16 +77,23 @@ def _span(view: PageView) -> Span:
     return Span(every.begin_ms if since is None else since, every.end_ms if until is None else until)
 
 
-@page("/dead/{group}", title="Dead letters of a group")
-async def letters(view: PageView) -> WebPage:
-    group = view.path["group"]
-    limit = int_or(view.word("limit"), 50, 1, 500)
+def _limit(view: PageView) -> int:
+    return int_or(view.word("limit"), 50, 1, 500)
+
+
+def _search(view: PageView) -> SearchForm:
     fields = [Choice(one.name, one.label, view.word(one.name), help=one.help) for one in _SPAN_FIELDS]
     fields += [
         Choice("text", "Text", view.word("text"), help=SEARCHED),
-        Choice("limit", "At most", str(limit), _LIMITS, "select"),
+        Choice("limit", "At most", str(_limit(view)), _LIMITS, "select"),
     ]
-    blocks: list[Block] = [SearchForm("search", "Which letters", fields, "Show")]
+    return SearchForm("search", "Which letters", fields, "Show")
+
+
+@page("/dead/{group}", title="Dead letters of a group", form=_search)
+async def letters(view: PageView) -> WebPage:
+    group = view.path["group"]
+    blocks: list[Block] = [_search(view)]
     actions: list[PageLink] = []
     problems: Sequence[str] = view.data.snapshot.problems
     if view.query.get("text") and not view.shows_bodies:
@@ -96,7 +103,9 @@ async def letters(view: PageView) -> WebPage:
         async with reader_of(view.admin) as consumer:
             scanner = Scanner(consumer, view.clock, newest_first=True, silent=view.silent)
             wanted = wanted_of("", view.query.get("text", ""), "")
-            seen = await scanner.scan(dlq_topic(group), _span(view), wanted, limit, place=view.query.get("go_on", ""))
+            seen = await scanner.scan(
+                dlq_topic(group), _span(view), wanted, _limit(view), place=view.query.get("go_on", "")
+            )
         problems = view.problems_with(seen.unreached)
         found = [dead_letter(one) for one in seen.messages]
         links = [PageLink("Go on", f"/dead/{group}", {**view.query, "go_on": seen.go_on})] if seen.go_on else []
@@ -107,7 +116,8 @@ async def letters(view: PageView) -> WebPage:
         blocks.append(Note("looked", words, links=links))
         span = {name: view.word(name) for name in ("since", "until") if view.word(name)}
         if view.may(Role.operator) and found:
-            actions.append(PageLink("Send all of this time again", f"/dead/{group}/resend", {**span, "all": "1"}))
+            which = "Send all of this time again" if span else "Send all again"
+            actions.append(PageLink(which, f"/dead/{group}/resend", {**span, "all": "1"}))
         if view.shows_bodies and found:
             actions += [PageLink("JSON lines", f"/raw/dead/{group}", {**span, "format": "jsonl"}),
                         PageLink("CSV", f"/raw/dead/{group}", {**span, "format": "csv"})]  # fmt: skip
@@ -143,8 +153,10 @@ def _letters(view: PageView, group: str, found: Sequence[DeadLetterEntry]) -> Ta
 
 def _resend_fields(view: PageView) -> Sequence[FormField]:
     return [
-        FormField("ids", "Letters, one id on each line", "area", help="Empty with “all of a time” below."),
-        FormField("all", "All letters of a time", "checkbox"),
+        FormField(
+            "ids", "Letters, one id on each line", "area", help="Leave this empty to send all letters of a time."
+        ),
+        FormField("all", "All letters, or all of the time beside", "checkbox"),
         *(FormField(one.name, one.label, help=one.help) for one in _SPAN_FIELDS),
         FormField("rate", "Letters a second", "number", help="Empty sends as fast as it goes."),
     ]

@@ -10,7 +10,7 @@ from aerobee.admin.members import CloneQueue, clone_offsets, plan_clone
 from aerobee.admin.offsets import BY_MEMBERS, QueueReset, ResetPlan, ResetTarget, plan_reset, reset_offsets
 from aerobee.dashboard.blocks import Block
 from aerobee.dashboard.moments import moment_of
-from aerobee.dashboard.pages.words import broker_link, counted, topic_link
+from aerobee.dashboard.pages.words import broker_link, counted, groups_to_suggest, topic_link
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import ActionOutcome, ActionPlan, FormField, PageView, action
 from aerobee.dashboard.security import Role
@@ -159,9 +159,16 @@ async def delete(view: PageView) -> ActionOutcome:
 # -- reset
 
 
+def _topics_of(view: PageView) -> Sequence[str]:
+    """Return the topics in which the group has offsets, as far as is known."""
+    numbers = view.data.snapshot.group_numbers.get(view.path["group"])
+    return () if numbers is None else numbers.topics[:100]
+
+
 def _reset_fields(view: PageView) -> Sequence[FormField]:
+    known = _topics_of(view)
     return [
-        FormField("topic", "Topic", required=True),
+        FormField("topic", "Topic", required=True, default=known[0] if len(known) == 1 else "", suggested=known),
         FormField("to", "Go on reading at", "select", options=_WAYS, default="first"),
         FormField("value", "The moment or the offset", help="2026-11-18T10:00 (UTC), or 30m, 2h, 1d ago; or a number."),
         FormField("queue", "Only this queue", "number", help="Empty: every queue."),
@@ -240,8 +247,8 @@ async def reset(view: PageView) -> ActionOutcome:
 
 def _clone_fields(view: PageView) -> Sequence[FormField]:
     return [
-        FormField("target", "Group that gets the offsets", required=True),
-        FormField("topic", "Only this topic", help="Empty: every topic of this group."),
+        FormField("target", "Group that gets the offsets", required=True, suggested=groups_to_suggest(view)),
+        FormField("topic", "Only this topic", help="Empty: every topic of this group.", suggested=_topics_of(view)),
     ]
 
 

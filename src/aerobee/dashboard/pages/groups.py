@@ -56,7 +56,7 @@ def _listing(view: PageView, kind: str) -> Listing[KnownGroup]:
             Column("state", "State", lambda one: _state(one, numbers(one)), lambda one: numbers(one).members),
             Column("members", "Members", lambda one: numbers(one).members, lambda one: numbers(one).members,
                    right=True, falls=True),
-            Column("trend", "15 min", lambda one: trend_of(view, f"lag:{one.name}")),
+            Column("trend", "Last 15 min", lambda one: trend_of(view, f"lag:{one.name}")),
             Column("lag", "Unconsumed", lambda one: numbers(one).lag, lambda one: numbers(one).lag, right=True,
                    falls=True),
             Column("oldest", "Oldest", lambda one: Length(numbers(one).oldest_ms), lambda one: numbers(one).oldest_ms,
@@ -71,7 +71,7 @@ def _listing(view: PageView, kind: str) -> Listing[KnownGroup]:
         empty,
         text=lambda one: one.name,
         sort="group",
-        filters=[Choice("kind", "Show", kind, _KINDS, "select")],
+        filters=[Choice("kind", "Which", kind, _KINDS, "select")],
     )  # fmt: skip
 
 

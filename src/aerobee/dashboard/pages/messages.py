@@ -38,7 +38,7 @@ from aerobee.dashboard.blocks import (
 )
 from aerobee.dashboard.bodies import SHOWN_MAX, preview_of, shown_body, size_of
 from aerobee.dashboard.moments import moment_of
-from aerobee.dashboard.pages.words import broker_link, group_link, topic_link
+from aerobee.dashboard.pages.words import broker_link, group_link, topic_link, topics_to_suggest
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import PageView, page, raw
 from aerobee.dashboard.scanning import SEARCHED, Scanner, wanted_of
@@ -60,12 +60,31 @@ _EVERY = TimeSpan()
 _PATH_ID: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 
-@page("/messages", title="Messages", menu="Messages")
+def _search(view: PageView) -> SearchForm:
+    def field(name: str, label: str, help_: str = "", **more: object) -> Choice:
+        return Choice(name, label, view.word(name), help=help_, **more)  # type: ignore[arg-type]
+
+    fields = [
+        field("topic", "Topic", "Dead letters are in %DLQ%GROUP.", suggested=topics_to_suggest(view)),
+        Choice("by", "Look", view.word("by"), _BY, "select"),
+        field("value", "Id, key or place", "For “by ...”. A place is broker:queue:offset."),
+        field("since", "Stored at or after", "2026-11-18T10:00 (UTC), or 30m, 2h, 1d ago."),
+        field("until", "Stored before"),
+        field("tag", "Tag", "One, or A || B."),
+        field("sql92", "SQL92", "Such as amount > 10 AND kind = 'new'."),
+        field("text", "Text", SEARCHED),
+        field("queue", "Queue", kind="number"),
+        Choice("limit", "At most", view.word("limit", "20"), _LIMITS, "select"),
+    ]
+    return SearchForm("search", "Search", fields)
+
+
+@page("/messages", title="Messages", menu="Messages", form=_search)
 async def messages(view: PageView) -> WebPage:
     topic, by = view.word("topic"), view.word("by", "newest") or "newest"
-    blocks: list[Block] = [_search(view, topic, by)]
+    blocks: list[Block] = [_search(view)]
     if not topic and not (by == "id" and view.word("value")):
-        blocks.append(Note("how", "Name a topic to look at its messages. An offset id is found without one."))
+        blocks.append(Note("how", "Name a topic to look at its messages. An offset id is found without a topic."))
         return WebPage("Messages", blocks)
     unreached: dict[str, str] = {}
     if by in ("newest", "oldest"):
@@ -77,25 +96,6 @@ async def messages(view: PageView) -> WebPage:
     )
     title = f"Messages of {topic}" if topic else "Messages"
     return WebPage(title, blocks, view.problems_with(unreached), actions)
-
-
-def _search(view: PageView, topic: str, by: str) -> SearchForm:
-    def field(name: str, label: str, help_: str = "", **more: object) -> Choice:
-        return Choice(name, label, view.word(name), help=help_, **more)  # type: ignore[arg-type]
-
-    fields = [
-        Choice("topic", "Topic", topic, help="Dead letters are in %DLQ%GROUP."),
-        Choice("by", "Look", by, _BY, "select"),
-        field("value", "Id, key or place", "For “by ...”. A place is broker:queue:offset."),
-        field("since", "Stored at or after", "2026-11-18T10:00 (UTC), or 30m, 2h, 1d ago."),
-        field("until", "Stored before"),
-        field("tag", "Tag", "One, or A || B."),
-        field("sql92", "SQL92", "Such as amount > 10 AND kind = 'new'."),
-        field("text", "Text", SEARCHED),
-        field("queue", "Queue", kind="number"),
-        Choice("limit", "At most", view.word("limit", "20"), _LIMITS, "select"),
-    ]
-    return SearchForm("search", "Search", fields)
 
 
 def _span(view: PageView) -> TimeSpan:
@@ -180,9 +180,14 @@ def _place_of(value: str) -> tuple[str | None, int, int]:
     return ":".join(words[:-2]) or None, queue_id, offset
 
 
+def is_in_paths(message_id: str) -> bool:
+    """Tell whether a path can be made with an id. Senders choose unique ids."""
+    return _PATH_ID.fullmatch(message_id) is not None
+
+
 def id_in_path(one: Message) -> str:
-    """Return the id by which a message has a page. Senders choose unique ids, and with some no path can be made."""
-    return one.message_id if _PATH_ID.fullmatch(one.message_id) else one.offset_id
+    """Return the id by which a message has a page."""
+    return one.message_id if is_in_paths(one.message_id) else one.offset_id
 
 
 def message_link(one: Message) -> PageLink:
@@ -193,7 +198,7 @@ def message_link(one: Message) -> PageLink:
 
 def _table(view: PageView, rows: Sequence[Message], empty: str) -> Block:
     columns: list[Column[Message]] = [
-        Column("stored", "Stored", lambda one: Time(one.store_timestamp)),
+        Column("stored", "Stored", lambda one: Time(one.store_timestamp, exact=True)),
         Column("id", "Message", message_link),
         Column("tag", "Tag", lambda one: one.tags),
         Column("keys", "Keys", lambda one: one.keys),
@@ -224,11 +229,11 @@ async def message(view: PageView) -> WebPage:
     one = await _the_message(view, unfold=False)
     facts: list[tuple[str, Cell]] = [
         ("Topic", topic_link(one.topic)), ("Message id", Mono(one.message_id)), ("Offset id", Mono(one.offset_id)),
-        ("Stored", Time(one.store_timestamp)), ("Born", Time(one.born_timestamp)),
+        ("Stored", Time(one.store_timestamp, exact=True)), ("Born", Time(one.born_timestamp, exact=True)),
         ("Tag", one.tags), ("Keys", one.keys),
         ("Broker", broker_link(one.broker)), ("Queue", one.queue_id), ("Offset", one.queue_offset),
         ("Size", size_of(one)), ("Retries", one.reconsume_times), ("Sent from", Mono(one.born_host)),
-        ("Stored at", Mono(one.store_host)),
+        ("Stored on", Mono(one.store_host)),
     ]  # fmt: skip
     blocks: list[Block] = [Facts("message", "Message", facts)]
     if view.shows_bodies:
@@ -254,11 +259,11 @@ def _body(view: PageView, one: Message) -> Text:
     title, text = shown_body(body, kind)
     path = f"/messages/{one.topic}/{id_in_path(one)}"
     at = {"at": view.word("at")} if view.word("at") else {}
-    links = [PageLink(word, path, {**at, "as": word}) for word in ("text", "json", "hex")]
+    links = [PageLink(word, path, {**at, "as": word.lower()}) for word in ("text", "JSON", "hex")]
     links.append(PageLink("download", f"/raw/messages/{one.topic}/{id_in_path(one)}", at))
     whole = "" if one.sys_flag & COMPRESSED else f" of {len(one.body):,} bytes"
     cut = f"These are the first {SHOWN_MAX // 1024} KiB{whole}." if len(body) > SHOWN_MAX else ""
-    return Text("body", f"Body as {title}", text, cut, links)
+    return Text("body", f"Body as {title}", text, cut, links, title.partition(",")[0])
 
 
 def _properties(name: str, title: str, properties: object, empty: str) -> Block:
@@ -306,8 +311,8 @@ async def _traced(view: PageView, one: Message, problems: list[str]) -> Block:
     except AerobeeError as error:
         problems.append(f"The trace could not be read: {error.message}")
     rows: list[Sequence[Cell]] = [
-        (Time(event.time_ms), event.kind, event.group, event.host, f"{event.cost_ms} ms" if event.cost_ms else None,
-         event.success, event.retries or None)
+        (Time(event.time_ms, exact=True), event.kind, event.group, event.host,
+         f"{event.cost_ms} ms" if event.cost_ms else None, event.success, event.retries or None)
         for event in events
     ]  # fmt: skip
     heads = ("Time", "Event", "Group", "Client", "Took", "Success", "Retry")

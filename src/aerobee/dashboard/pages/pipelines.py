@@ -61,8 +61,8 @@ async def checkpoints(view: PageView) -> WebPage:
     directories = view.places.pipelines
     if not directories:
         words = (
-            "No project is named. Start the dashboard with --pipeline DIR, once for each project of `aerobee pipeline` "
-            "or directory of checkpoints that this machine sees."
+            "No project is named. Start the dashboard with `--pipeline DIR`, once for each project of "
+            "`aerobee pipeline` or directory of checkpoints that this machine sees."
         )
         return _page(view, "checkpoints", "Checkpoints", Note("how", words))
     if not view.may_see_files:
@@ -211,7 +211,7 @@ class ArchivedBroker:
 async def archives(view: PageView) -> WebPage:
     if not view.places.archives:
         words = (
-            "No archive is named. Start the dashboard with --archive DIR, once for each archive that this machine "
+            "No archive is named. Start the dashboard with `--archive DIR`, once for each archive that this machine "
             "sees. `aerobee archive run` makes one."
         )
         return _page(view, "archives", "Archives", Note("how", words))

@@ -120,8 +120,8 @@ def _replicas() -> Listing[ReplicaView]:
             Column("alive", "Alive", lambda one: one.alive),
             Column("lag", "Lag", lambda one: Size(one.lag_bytes) if one.lag_bytes >= 0 else "unknown", right=True),
             Column("epoch", "Epoch", lambda one: one.epoch, right=True),
-            Column("end", "End of its log", lambda one: one.log_end, right=True),
-            Column("confirmed", "Confirmed", lambda one: one.confirmed, right=True),
+            Column("end", "Log ends at byte", lambda one: one.log_end, right=True),
+            Column("confirmed", "Confirmed to byte", lambda one: one.confirmed, right=True),
             Column("address", "Address", lambda one: Mono(one.address)),
             Column("release", "Release", lambda one: one.release),
             Column("reason", "Why it does not serve", _why_not),
@@ -136,7 +136,8 @@ def _why_not(one: ReplicaView) -> str:
 
 
 def _role(one: ReplicaView) -> str:
-    return "learner" if one.learner and one.role == "follower" else one.role
+    """Return the role in the words of the other pages."""
+    return {"leader": "master", "follower": "learner" if one.learner else "follower"}.get(one.role, one.role)
 
 
 _EPOCHS: Listing[LogEpoch] = Listing(
@@ -144,8 +145,8 @@ _EPOCHS: Listing[LogEpoch] = Listing(
     "Epochs of the master's log, the newest first",
     [
         Column("epoch", "Epoch", lambda one: one.epoch),
-        Column("start", "From offset", lambda one: one.start, right=True),
-        Column("end", "To offset", lambda one: one.end, right=True),
+        Column("start", "From byte", lambda one: one.start, right=True),
+        Column("end", "To byte", lambda one: one.end, right=True),
         Column("size", "Written", lambda one: Size(max(0, one.end - one.start)), right=True),
     ],
     "The master does not tell its epochs.",
@@ -197,7 +198,7 @@ _COPIES: Listing[CopyView] = Listing(
         Column("id", "Id", lambda one: one.broker_id, right=True),
         Column("role", "Role", lambda one: Badge(one.role, {"master": "good", "away": "bad"}.get(one.role, "calm"))),
         Column("address", "Address", lambda one: Mono(one.address)),
-        Column("end", "End of its log", lambda one: one.log_end, right=True),
+        Column("end", "Log ends at byte", lambda one: one.log_end, right=True),
         Column("from", "Copies from", lambda one: Mono(one.copies_from) if one.copies_from else None),
         Column("connected", "Connected", lambda one: one.is_connected if one.role == "slave" else None),
         Column("read", "Last read from it", lambda one: Time(one.last_read_ms)),
@@ -211,7 +212,7 @@ _SLAVES: Listing[SlaveView] = Listing(
     [
         Column("address", "Connection from", lambda one: Mono(one.address)),
         Column("sync", "In sync", lambda one: one.in_sync),
-        Column("acked", "Has up to", lambda one: one.acknowledged, right=True),
+        Column("acked", "Has up to byte", lambda one: one.acknowledged, right=True),
         Column("lag", "Lag", lambda one: Size(one.lag_bytes), right=True),
         Column("rate", "Bytes /s", lambda one: Rate(one.bytes_s), right=True),
     ],

@@ -17,6 +17,7 @@ from aerobee.client.consumer import LitePullConsumer
 from aerobee.dashboard.blocks import Block, Choice, Note, PageLink, SearchForm, Tail, WebPage
 from aerobee.dashboard.bodies import preview_of
 from aerobee.dashboard.pages.messages import id_in_path
+from aerobee.dashboard.pages.words import topics_to_suggest
 from aerobee.dashboard.registry import PageView, page, raw
 from aerobee.dashboard.scanning import SEARCHED, WantedMessages, wanted_of
 from aerobee.dashboard.streaming import ClosingStream
@@ -46,16 +47,20 @@ def end_tails() -> None:
         one.end("the dashboard stops")
 
 
-@page("/tail", title="Tail", menu="Tail")
-async def tail(view: PageView) -> WebPage:
-    topic = view.word("topic")
+def _search(view: PageView) -> SearchForm:
     fields = [
-        Choice("topic", "Topic", topic),
+        Choice("topic", "Topic", view.word("topic"), suggested=topics_to_suggest(view)),
         Choice("tag", "Tag", view.word("tag"), help="One, or A || B."),
         Choice("sql92", "SQL92", view.word("sql92"), help="Such as amount > 10 AND kind = 'new'."),
         Choice("text", "Text", view.word("text"), help=SEARCHED),
     ]
-    blocks: list[Block] = [SearchForm("search", "Which messages", fields, "Follow")]
+    return SearchForm("search", "Which messages", fields, "Follow")
+
+
+@page("/tail", title="Tail", menu="Tail", form=_search)
+async def tail(view: PageView) -> WebPage:
+    topic = view.word("topic")
+    blocks: list[Block] = [_search(view)]
     if not topic:
         blocks.append(
             Note("how", "Name a topic to see its messages as they arrive. No group is made, nothing is consumed.")

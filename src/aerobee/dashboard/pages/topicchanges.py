@@ -9,6 +9,7 @@ from aerobee.admin.messages import Span, find_message
 from aerobee.admin.replay import count_range, producer_of, replay
 from aerobee.admin.topics import TopicChange, create_topic, delete_topic, topic_details, update_topic
 from aerobee.dashboard.moments import moment_of
+from aerobee.dashboard.pages.words import topics_to_suggest
 from aerobee.dashboard.registry import ActionOutcome, ActionPlan, FormField, PageView, action
 from aerobee.dashboard.security import Role
 from aerobee.errors import InvalidArgumentError
@@ -256,7 +257,7 @@ async def publish(view: PageView) -> ActionOutcome:
 
 def _copy_fields(view: PageView) -> Sequence[FormField]:
     return [
-        FormField("to", "Topic that gets the copies", required=True),
+        FormField("to", "Topic that gets the copies", required=True, suggested=topics_to_suggest(view)),
         FormField(
             "since",
             "Stored at or after",

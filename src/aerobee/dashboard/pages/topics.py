@@ -36,7 +36,7 @@ def _listing(view: PageView, kind: str) -> Listing[TopicSummary]:
         [
             Column("topic", "Topic", lambda one: topic_link(one.topic), lambda one: one.topic),
             Column("kind", "Kind", _kind, lambda one: one.kind),
-            Column("trend", "15 min", lambda one: trend_of(view, f"topic:{one.topic}")),
+            Column("trend", "Last 15 min", lambda one: trend_of(view, f"topic:{one.topic}")),
             Column("in_s", "In /s", lambda one: Rate(numbers(one).in_s), lambda one: numbers(one).in_s,
                    right=True, falls=True),
             Column("messages", "Kept", lambda one: numbers(one).messages, lambda one: numbers(one).messages,
@@ -212,10 +212,13 @@ async def route(view: PageView) -> WebPage:
         (
             one.cluster,
             broker_link(one.broker),
-            ", ".join(f"{address} ({number})" for number, address in sorted(one.addresses.items())),
+            ", ".join(
+                f"{f'replica {number}' if number else 'master'} {address}"
+                for number, address in sorted(one.addresses.items())
+            ),
             one.read_queues,
             one.write_queues,
-            perm_text(one.perm),
+            allowed_text(perm_text(one.perm)),
         )
         for one in entries
     ]

@@ -18,6 +18,7 @@ from aerobee.admin.waiting import (
     waiting_message,
 )
 from aerobee.dashboard.blocks import Block, Cell, Choice, Length, Note, PageLink, SearchForm, Time, WebPage
+from aerobee.dashboard.pages.messages import is_in_paths
 from aerobee.dashboard.pages.words import broker_link, topic_link
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import PageView, page
@@ -40,6 +41,8 @@ def waiting_tabs(here: str) -> list[tuple[PageLink, bool]]:
 def _message_link(one: WaitingMessage, waits_in: str) -> Cell:
     """Return a link to the message where it waits: under its own topic it does not exist yet."""
     at = f"{one.broker}:{one.waits_in_queue}:{one.offset}"
+    if not is_in_paths(one.message_id):
+        return PageLink(one.message_id, "/messages", {"topic": waits_in, "by": "place", "value": at})
     return PageLink(one.message_id, f"/messages/{waits_in}/{one.message_id}", {"at": at})
 
 

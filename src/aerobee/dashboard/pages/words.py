@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,6 +12,7 @@ from aerobee.dashboard.registry import PageView
 
 _TREND_MS: Final = 15 * 60_000
 _TREND_POINTS: Final = 40
+_SUGGESTED: Final = 100
 
 
 def topic_link(topic: str) -> PageLink:
@@ -23,6 +25,21 @@ def group_link(group: str) -> PageLink:
 
 def broker_link(broker: str) -> PageLink:
     return PageLink(broker, f"/brokers/{broker}")
+
+
+def topics_to_suggest(view: PageView) -> list[str]:
+    """Return the names of topics that a browser offers to who types one, the busiest where there are many."""
+    snapshot = view.data.snapshot
+    names = [one.topic for one in snapshot.topics.values() if one.kind in ("normal", "dlq")]
+    if len(names) <= _SUGGESTED:
+        return sorted(names)
+    numbers = snapshot.topic_numbers
+    return heapq.nlargest(_SUGGESTED, names, lambda name: (numbers[name].in_s or 0.0) if name in numbers else 0.0)
+
+
+def groups_to_suggest(view: PageView) -> list[str]:
+    """Return the names of groups that a browser offers to who types one."""
+    return [one.name for one in view.data.snapshot.groups.values() if not one.is_system][:_SUGGESTED]
 
 
 def trend_of(view: PageView, series: str) -> Cell:
@@ -70,6 +87,8 @@ def state_of(broker: BrokerStatus) -> Cell:
         return Badge("fenced: a sync failed", "bad")
     if broker.full:
         return Badge("full", "bad")
+    if broker.drained:
+        return Badge("drained: reads only", "warn")
     if broker.parts_failing or broker.set_aside or broker.entries_rejected:
         return Badge("has problems", "warn")
     return Badge("answers", "good")
@@ -83,6 +102,8 @@ def troubles_of(broker: BrokerStatus) -> list[str]:
         told.append(f"{name} takes no messages until it is restarted: {broker.fenced}")
     if broker.full:
         told.append(f"{name} takes no messages: {broker.full}")
+    if broker.drained:
+        told.append(f"{name} takes no messages, because it is drained: {broker.drained}")
     if broker.parts_failing:
         told.append(f"{name}: these parts failed when they ran last: {', '.join(broker.parts_failing)}")
     if broker.set_aside:

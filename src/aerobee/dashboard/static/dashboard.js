@@ -28,19 +28,17 @@
   // -- times: UTC or local; the distance from now is always beside them
 
   var pad = function (number) { return String(number).padStart(2, "0"); };
-  function stamp(ms) {
+  function stamp(ms, exact) {
     var at = new Date(ms);
-    if (root.dataset.zone === "local") {
-      return at.getFullYear() + "-" + pad(at.getMonth() + 1) + "-" + pad(at.getDate()) + " " + pad(at.getHours()) + ":" +
-        pad(at.getMinutes()) + ":" + pad(at.getSeconds());
-    }
-    return at.toISOString().slice(0, 19).replace("T", " ");
+    // The same moment on a clock of UTC that shows the local time.
+    if (root.dataset.zone === "local") at = new Date(ms - at.getTimezoneOffset() * 60000);
+    return at.toISOString().slice(0, exact ? 23 : 19).replace("T", " ");
   }
   function showTimes(within) {
     within.querySelectorAll("time[data-ms]").forEach(function (one) {
       var ms = Number(one.dataset.ms);
       var at = one.querySelector(".at");
-      if (at && !isNaN(new Date(ms).getTime())) at.textContent = stamp(ms);
+      if (at && !isNaN(new Date(ms).getTime())) at.textContent = stamp(ms, one.dataset.exact !== undefined);
       one.title = "UTC " + one.getAttribute("datetime") + "\nlocal " + new Date(ms).toString();
     });
   }
@@ -63,7 +61,13 @@
   }
   setInterval(tellAgo, 5000);
   document.querySelectorAll("button.zone").forEach(function (button) {
-    var say = function () { button.textContent = root.dataset.zone === "local" ? "Local time" : "UTC"; };
+    var say = function () {
+      var local = root.dataset.zone === "local";
+      button.textContent = "Times: " + (local ? "local" : "UTC");
+      document.querySelectorAll(".zone-words").forEach(function (words) {
+        words.textContent = "Times are " + (local ? "local (" + Intl.DateTimeFormat().resolvedOptions().timeZone + ")" : "in UTC") + ".";
+      });
+    };
     say();
     button.addEventListener("click", function () {
       if (root.dataset.zone === "local") delete root.dataset.zone; else root.dataset.zone = "local";
@@ -126,6 +130,40 @@
   });
   document.body.addEventListener("htmx:oobAfterSwap", function (event) { showTimes(event.detail.target); });
 
+  // -- changes: a second click sends nothing, and one box chooses all
+
+  document.querySelectorAll("form.go").forEach(function (form) {
+    var button = form.querySelector("button[type=submit]"), word = button.textContent;
+    form.addEventListener("submit", function (event) {
+      if (form.dataset.sent) { event.preventDefault(); return; }
+      form.dataset.sent = "1";
+      button.setAttribute("aria-disabled", "true");
+      button.textContent = "Working…";
+    });
+    // The browser may show this page again as it was left.
+    window.addEventListener("pageshow", function () {
+      delete form.dataset.sent;
+      button.removeAttribute("aria-disabled");
+      button.textContent = word;
+    });
+  });
+  document.querySelectorAll("form.picks").forEach(function (form) {
+    var boxes = Array.from(form.querySelectorAll("td.pick input")), button = form.querySelector("p button");
+    var all = document.createElement("input"), word = button.textContent;
+    all.type = "checkbox";
+    all.setAttribute("aria-label", "Choose all that are shown");
+    form.querySelector("th.pick").appendChild(all);
+    function say() {
+      var count = boxes.filter(function (box) { return box.checked; }).length;
+      all.checked = count === boxes.length;
+      all.indeterminate = count > 0 && count < boxes.length;
+      button.textContent = word + (count ? " (" + count + ")" : "");
+    }
+    all.addEventListener("change", function () { boxes.forEach(function (box) { box.checked = all.checked; }); say(); });
+    form.addEventListener("change", say);
+    window.addEventListener("pageshow", say);
+  });
+
   // After a change the address is that of the page before: a reload must not repeat the change.
   var posted = document.querySelector("[data-posted]");
   if (posted) history.replaceState(null, "", posted.dataset.posted);
@@ -134,7 +172,7 @@
 
   var HEIGHT = 180;
   var charts = [];
-  var spans = ["15m", "1h", "6h", "24h"];
+  var spans = { "15m": "15 min", "1h": "1 h", "6h": "6 h", "24h": "24 h" };
   function colour(name) { return getComputedStyle(root).getPropertyValue(name).trim(); }
   function figure(value, unit) {
     if (value === null || value === undefined) return "–";
@@ -217,10 +255,10 @@
     if (!element.dataset.series) { chart.words.textContent = "There is nothing to draw yet."; return; }
     var choices = document.createElement("div");
     choices.className = "chart-spans";
-    spans.forEach(function (span) {
+    Object.keys(spans).forEach(function (span) {
       var button = document.createElement("button");
       button.type = "button";
-      button.textContent = span;
+      button.textContent = spans[span];
       button.setAttribute("aria-pressed", String(span === chart.span));
       button.addEventListener("click", function () {
         chart.span = span;
@@ -229,7 +267,7 @@
       });
       choices.appendChild(button);
     });
-    block.insertBefore(choices, block.firstChild);
+    block.insertBefore(choices, element);
     charts.push(chart);
     load(chart);
   });
@@ -261,10 +299,20 @@
     }
     function add(one) {
       var row = document.createElement("tr");
-      var cells = [stamp(one.stored), "", one.tag, one.keys, one.body];
-      cells.forEach(function (text, place) {
-        var cell = document.createElement("td");
-        if (place === 1) {
+      var cells = [["Stored", ""], ["Place", ""], ["Tag", one.tag], ["Keys", one.keys], ["Body", one.body]];
+      cells.forEach(function (head, place) {
+        var cell = document.createElement("td"), text = head[1];
+        cell.dataset.label = head[0];
+        cell.className = "c-" + head[0].toLowerCase();
+        if (place === 0) {
+          var time = document.createElement("time"), at = document.createElement("span");
+          time.dataset.ms = one.stored;
+          time.dataset.exact = "";
+          time.setAttribute("datetime", isNaN(new Date(one.stored)) ? "" : new Date(one.stored).toISOString());
+          at.className = "at";
+          time.appendChild(at);
+          cell.appendChild(time);
+        } else if (place === 1) {
           var link = document.createElement("a");
           link.href = one.url;
           link.textContent = one.place;
@@ -272,6 +320,7 @@
         } else { cell.textContent = text; }
         row.appendChild(cell);
       });
+      showTimes(row);
       body.insertBefore(row, body.firstChild);
       while (body.children.length > ROWS) body.removeChild(body.lastChild);
     }
