@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +70,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 class Desk:
     """A page of a browser whose errors are collected. Leaving it checks that there were none."""
 
-    def __init__(self, browser: Any, address: str, *, scheme: str = "light", width: int = 1280) -> None:
+    def __init__(
+        self, browser: Any, address: str, *, scheme: str = "light", width: int = 1280, zone: str | None = None
+    ) -> None:
         self.address = address.rstrip("/")
-        self.context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+        size = {"width": width, "height": 900}
+        self.context = browser.new_context(color_scheme=scheme, viewport=size, timezone_id=zone)
         self.context.set_default_timeout(60_000)
         self.page = self.context.new_page()
         self.errors: list[str] = []
@@ -206,6 +210,11 @@ def test_a_page_that_is_no_longer_renewed_says_so(browser: Any, address: str, ad
         desk.require_accessible()
 
 
+# The tables of which one must scroll to the side.
+_CUT = """() => [...document.querySelectorAll('main .scroll')]
+  .filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.parentElement.id)"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
@@ -224,6 +233,12 @@ def test_dashboard_a11y(
             desk.require_accessible()
             wide = desk.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide <= 1, f"{path} is {wide} px wider than the screen of {width}"
+            if width == 390:
+                desk.page.set_viewport_size({"width": 320, "height": 900})
+                wide = desk.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                cut = desk.page.evaluate(_CUT)
+                assert (wide <= 1, cut) == (True, []), f"{path} does not fit 320 px: {wide} px too wide, {cut} are cut"
+                desk.page.set_viewport_size({"width": width, "height": 900})
 
 
 # Keeps what can be used by a click, and returns how many there are.
@@ -333,6 +348,54 @@ def test_every_change_says_before_and_after(
         change("/replicas/{broker}/switch", switch, {"replica": str(other)}, f"Replica {other} leads", typed=broker)
         assert cluster.master(0) == other
     assert done == {one.path for one in ACTIONS}
+
+
+def test_a_second_click_changes_nothing(
+    browser: Any, address: str, cluster: LocalCluster, admin: tuple[str, str]
+) -> None:
+    """Two clicks published two messages."""
+    with Desk(browser, address) as desk:
+        desk.login(*admin)
+        before = len(cluster.messages("payments"))
+        desk.go("/topics/payments/publish")
+        desk.page.fill("form.go [name=body]", "once")
+        desk.page.evaluate("() => { const go = document.querySelector('form.go button'); go.click(); go.click(); }")
+        desk.page.wait_for_selector("#b-outcome")
+        assert len(cluster.messages("payments")) == before + 1
+        # Neither a reload nor the way back and forth repeats it.
+        desk.page.reload()
+        assert desk.page.url.endswith("/topics/payments")
+        desk.page.go_back()
+        assert desk.page.inner_text("form.go button") == "Publish it"
+        desk.page.go_forward()
+        assert len(cluster.messages("payments")) == before + 1
+
+
+def test_one_box_chooses_all_letters(browser: Any, address: str, admin: tuple[str, str]) -> None:
+    with Desk(browser, address) as desk:
+        desk.login(*admin)
+        desk.go(f"/dead/{GROUP}")
+        count = desk.page.locator("td.pick input").count()
+        desk.page.check("th.pick input")
+        assert desk.page.locator("td.pick input:checked").count() == count
+        assert desk.page.inner_text("form.picks p button") == f"Send the chosen again ({count})"
+        desk.page.locator("td.pick input").first.uncheck()
+        assert desk.page.evaluate("document.querySelector('th.pick input').indeterminate")
+        desk.require_accessible()
+        desk.page.click("form.picks p button")
+        assert f"{count - 1} letters are sent to {TOPIC} again" in desk.words()
+
+
+def test_times_change_their_zone_everywhere(browser: Any, address: str, admin: tuple[str, str]) -> None:
+    with Desk(browser, address, zone="Asia/Kolkata") as desk:
+        desk.login(*admin)
+        desk.go(f"/messages?topic={TOPIC}&by=key&value=o-7")
+        shown = "td.c-stored .at >> nth=0"
+        utc = datetime.fromisoformat(desk.page.inner_text(shown))
+        desk.page.click("button.zone")
+        local = datetime.fromisoformat(desk.page.inner_text(shown))
+        assert local - utc == timedelta(hours=5, minutes=30)
+        assert "Times are local (Asia/" in desk.words()
 
 
 @pytest.mark.slow

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import http.client
 import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
@@ -138,6 +139,67 @@ def test_tails_of_one_person_leave_room_for_others(address: str) -> None:
     other.post("/logout")
     following.join(60)
     assert not following.is_alive()
+
+
+# -- those who want somebody else's session, or to lead somebody elsewhere
+
+
+def test_a_cookie_that_somebody_else_chose_is_never_logged_in(address: str) -> None:
+    victim, thief = Reader(address), Reader(address)
+    victim.meet()
+    planted = dict(victim.cookies)
+    assert victim.login("admin", PASSWORD).status == 303
+    assert victim.cookies != planted
+    thief.cookies = planted
+    assert thief.get("/api/topics").status == 401
+    victim.post("/logout")
+    assert victim.get("/api/topics").status == 401
+
+
+@pytest.mark.parametrize(
+    ("wanted", "location"),
+    [
+        ("/topics?sort=in_s", "/topics?sort=in_s"), ("/topics/%25DLQ%25ab", "/topics/%25DLQ%25ab"),
+        ("//evil.example", "/"), ("/\\evil.example", "/"), ("https://evil.example", "/"), ("/\t/evil.example", "/"),
+        ("/\r\nSet-Cookie: a=b", "/"), ("javascript:alert(1)", "/"), ("", "/"),
+    ],
+)  # fmt: skip
+def test_a_login_leads_to_pages_of_the_dashboard_only(address: str, wanted: str, location: str) -> None:
+    reader = Reader(address)
+    reader.meet()
+    reply = reader.post("/login", {"name": "viewer", "secret": PASSWORD, "next": wanted})
+    assert (reply.status, reply.headers["location"]) == (303, location)
+    again = reader.get(f"/login?{urlencode({'next': wanted})}")
+    assert (again.status, again.headers["location"]) == (303, location)
+
+
+def test_a_login_leads_back_to_a_name_with_percent_signs(address: str) -> None:
+    """Before, %ab was read as a letter."""
+    reader = Reader(address)
+    asked = reader.get("/groups/%25RETRY%25ab?x=%25").headers["location"]
+    page = reader.get(asked).text
+    back = html.unescape(page.partition('name="next" value="')[2].partition('"')[0])
+    assert back == "/groups/%25RETRY%25ab?x=%25"
+
+
+def test_under_a_sub_path_no_file_beyond_the_static_ones_is_served(cluster: LocalCluster, people: Path) -> None:
+    options = DashboardOptions(namesrv=cluster.namesrv, port=0, users=str(people), root_path="/mq")
+    with RunningDashboard(options) as running:
+        reader = Reader(running.address)
+        assert reader.get("/static/dashboard.css").status == 200
+        for path in ("/static/../web.py", "/static/..%2fweb.py", "/static/%2e%2e/web.py", "/static/..%5cweb.py",
+                     "/static//etc/passwd", "/..%2f..%2fetc/passwd", "/static/%00", "/static/"):  # fmt: skip
+            reply = reader.get(path)
+            assert reply.status in (303, 404), path
+            assert "starlette" not in reply.text
+            assert "root:" not in reply.text
+
+
+def test_a_huge_query_is_answered_or_refused(address: str) -> None:
+    reader = reader_as(address, Role.viewer)
+    for query in ("q=" + "x" * 50_000, "&".join(f"a{number}=1" for number in range(5_000)), "page=" + "9" * 5_000):
+        assert reader.get(f"/topics?{query}").status in (200, 400, 414, 431), query[:20]
+    assert reader.get("/topics").status == 200
 
 
 # -- those who may not

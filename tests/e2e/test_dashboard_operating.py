@@ -263,6 +263,20 @@ def test_settings_with_secrets_are_hidden_and_not_changed_here(address: str) -> 
         assert operator.post(f"{path}/change", {"key": key, "value": "marker"}).status == 400
 
 
+def test_a_drained_broker_says_so(address: str) -> None:
+    operator, path = reader_as(address, Role.operator), f"/brokers/{GROUP}"
+
+    def states() -> set[str]:
+        return {row["state"] for row in told(operator, path)["brokers"]["rows"]}
+
+    assert operator.post(f"{path}/drain").status == 200
+    wait(lambda: "drained: reads only" in states())
+    assert any("because it is drained" in one for one in told(operator, "")["problems"])
+    assert f'href="{path}/drain"' not in operator.get(path).text
+    assert operator.post(f"{path}/undrain").status == 200
+    wait(lambda: states() == {"answers"})
+
+
 # -- quotas
 
 

@@ -137,6 +137,48 @@ def test_a_topic_is_made_changed_written_and_deleted(address: str) -> None:
     assert [one["what"] for one in admin.get("/api/audit").json()["events"]["rows"][:2]] == ["Delete a topic"] * 2
 
 
+def test_a_form_that_was_filled_wrongly_is_shown_again(address: str) -> None:
+    """Before, it led to a page without the form, and everything had to be typed again."""
+    admin = reader_as(address, Role.admin)
+    for path, kept in (
+        ("/topics/create?plan=1&topic=re%2Fturns&queues=3", 'name="queues" value="3"'),
+        ("/groups/billing/reset?plan=1&topic=orders&to=time&value=yesterday", 'value="yesterday"'),
+        ("/dead/billing/resend?plan=1", "choose letters"),
+        ("/messages?topic=orders&sql92=amount+%3E&tag=PAID", 'name="tag" value="PAID"'),
+        ("/messages?topic=orders&since=yesterday", 'name="since" value="yesterday"'),
+        ("/dead/billing?since=yesterday", 'name="since" value="yesterday"'),
+        ("/tail?topic=orders&sql92=amount+%3E", 'name="topic" value="orders"'),
+    ):
+        reply = admin.get(path)
+        assert reply.status == 400, path
+        assert "note bad" in reply.text, path
+        assert kept in reply.text, path
+        assert "error" in admin.get(f"/api{path}").json(), path
+
+
+def test_a_session_that_ended_in_a_form_leads_back_to_it(address: str) -> None:
+    operator = reader_as(address, Role.operator)
+    operator.post("/logout")
+    reply = operator.post("/topics/orders/publish", {"body": "lost"})
+    assert reply.status == 401
+    assert "Nothing was changed." in reply.text
+    assert 'href="/login?next=%2Ftopics%2Forders%2Fpublish"' in reply.text
+    operator.login("operator", PASSWORD)
+    old = operator.post("/topics/orders/publish", {"body": "lost", "token": "old"})
+    assert old.status == 403
+    assert 'href="/topics/orders/publish"' in old.text
+    assert operator.get("/login?next=%2Ftopics").headers["location"] == "/topics"
+
+
+def test_find_shows_what_people_made_first(address: str) -> None:
+    viewer = reader_as(address, Role.viewer)
+    kinds = [row["kind"] for row in viewer.get("/api/find?q=o&topics.size=500").json()["topics"]["rows"]]
+    assert kinds[0] == "normal"
+    assert kinds == sorted(kinds)
+    by_id = viewer.get("/api/find?q=" + "0" * 32).json()["message"]
+    assert by_id["text"] == "No message has this offset id. If it is a unique id, name its topic:"
+
+
 def test_logins_are_throttled_and_wrong_ones_refused(address: str) -> None:
     reader = Reader(address)
     statuses = [reader.login("nobody", "wrong password").status for _ in range(6)]

@@ -138,6 +138,9 @@ def test_users_rights_and_why(cluster: LocalCluster, admin: Reader) -> None:
     assert admin.get(asked).json()["verdicts"]["rows"][0]["allowed"] == "yes"
     wrong = admin.post("/users/rights/grant", {"user": "dora", "resource": "Topic:T*x*", "actions": "Pub"})
     assert wrong.status == 400
+    slash = admin.post("/users/create", {"name": "a/b", "secret": _SECRET})
+    assert slash.status == 400
+    assert "every server refused it" in slash.text
     assert admin.post("/users/rights/revoke", {"user": "dora", "resource": f"Topic:{TOPIC}"}).status == 200
     assert admin.get(asked).json()["verdicts"]["rows"][0]["allowed"] == "no"
     assert admin.post("/users/dora/delete", {"typed": "dora"}).status == 200

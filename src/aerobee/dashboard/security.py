@@ -129,8 +129,11 @@ class LoginThrottle:
         return 0.0 if len(tries) < most else TRY_WINDOW_S - (now_s - tries[0])
 
     def forget(self, name: str, address: str) -> None:
-        """Forget the tries of somebody who got in."""
+        """Forget the tries of somebody who got in. Those of others from there, and from elsewhere, stay."""
         self._tries.pop((name[:100], address), None)
+        for key in (("", address), (name[:100], "")):
+            if self._tries.get(key):
+                self._tries[key].pop()
 
 
 class FormTokens:

@@ -131,7 +131,7 @@ class Web:
             try:
                 page = await until_left(request, entry.show(view))
             except AerobeeError as error:
-                if entry.form is None or is_api(request):
+                if entry.form is None or not _is_mended(request, error):
                     return self._error(request, caller, error)
                 status, why = status_of_error(error), Note("problem", self._words_of(error, view), "bad")
                 page = WebPage(entry.title, [entry.form(view), why], view.data.snapshot.problems)
@@ -302,7 +302,7 @@ class Web:
                 filled = await entry.prefill(view)
             except AerobeeError as error:
                 early = [one for one in entry.fields(view) if not one.is_late]
-                if not early or is_api(request):
+                if not early or not _is_mended(request, error):
                     return self._error(request, caller, error)
                 # What was typed is mended, and not typed again.
                 shown = _Shown(view, early, problem=self._words_of(error, view), status=status_of_error(error))
@@ -539,6 +539,11 @@ def _way_back(back: str) -> str:
     """Return where somebody goes after the login: a page of this dashboard, and nowhere else."""
     is_ours = back.startswith("/") and not back.startswith("//") and "\\" not in back and back.isprintable()
     return back if is_ours else "/"
+
+
+def _is_mended(request: Request, error: AerobeeError) -> bool:
+    """Tell whether somebody may mend what is wrong by other words in the form that they filled."""
+    return not is_api(request) and status_of_error(error) != 403
 
 
 def path_of(request: Request) -> str:

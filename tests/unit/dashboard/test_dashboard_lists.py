@@ -5,9 +5,11 @@ import math
 import pytest
 
 from aerobee.dashboard.bodies import preview, shown_body
+from aerobee.dashboard.collector import moved
 from aerobee.dashboard.moments import moment_of
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.series import COARSE_POINTS, FINE_POINTS, SERIES_MAX, Series
+from aerobee.dashboard.snapshot import GroupNumbers
 from aerobee.errors import InvalidArgumentError
 
 NUMBERS: Listing[int] = Listing(
@@ -105,6 +107,16 @@ def test_room_for_a_series_is_not_searched_for() -> None:
     series.add(1_000, {f"topic:{number}": 1.0 for number in range(1, SERIES_MAX)})
     series.add(3_700_000, {"topic:9999": 1.0})
     assert series.read(["topic:0"], 0)[1] == [[None] * 3]
+
+
+def test_a_query_keeps_its_rate_between_two_batches() -> None:
+    """A query that moved every 30 s was told to be quiet two times of three."""
+    rates, seen = [], None
+    for step, consumed in enumerate((0, 0, 300, 300, 300, 600, 600, 600, 600, 600, 600, 600, 600, 600, 600, 900)):
+        seen = moved(GroupNumbers(asked_ms=step * 10_000 + 1, consumed=consumed), seen)
+        rates.append(seen.rows_s)
+    assert rates == [None, 0.0, 30.0, 30.0, 30.0, 10.0, *[10.0] * 9, 3.0]
+    assert moved(GroupNumbers(asked_ms=10_000_000, consumed=900), seen).rows_s == 0.0
 
 
 NOW_MS = 1_800_000_000_000

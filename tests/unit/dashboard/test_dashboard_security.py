@@ -68,6 +68,17 @@ def test_made_up_addresses_give_no_more_tries() -> None:
     assert throttle.wait_s("anna", "10.0.0.1", 60.0) == 0.0
 
 
+def test_good_logins_use_up_no_tries() -> None:
+    """Twenty people behind one address could log in a minute, and then nobody."""
+    throttle = LoginThrottle()
+    for number in range(TRIES_OF_NAME + 1):
+        assert throttle.wait_s("anna", "a", 0.0) == 0.0, number
+        throttle.forget("anna", "a")
+    # They give no tries to those who do not get in.
+    taken = [throttle.wait_s(f"n{number}", "a", 0.0) for number in range(TRIES_OF_ADDRESS + 1)]
+    assert taken.count(0.0) == TRIES_OF_ADDRESS
+
+
 def test_a_session_is_looked_at_without_keeping_it() -> None:
     sessions = Sessions()
     sessions.begin("k", ANNA, 0.0)

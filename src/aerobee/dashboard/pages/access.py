@@ -119,7 +119,11 @@ def answers_table(changed: Changed) -> Table:
 
 
 def _outcome(changed: Changed, sentence: str, *, secret: str = "", back: str = "/users") -> ActionOutcome:
+    """Return what became of a change. Raise InvalidArgumentError if every server refused it alike."""
     ok = changed.is_complete
+    refusals = {one.words if one.outcome == ServerOutcome.refused.value else "" for one in changed.answers}
+    if len(refusals) == 1 and "" not in refusals:
+        raise InvalidArgumentError(f"every server refused it: {refusals.pop()}")
     words = sentence if ok else "Not every server took the change: the table says which. Repeat it, or mend the server."
     return ActionOutcome([words], [answers_table(changed)], ok, (back, "Go on"), secret if ok else "")
 

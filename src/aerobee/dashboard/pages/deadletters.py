@@ -93,6 +93,7 @@ def _search(view: PageView) -> SearchForm:
 @page("/dead/{group}", title="Dead letters of a group", form=_search)
 async def letters(view: PageView) -> WebPage:
     group = view.path["group"]
+    wanted_span = _span(view)
     blocks: list[Block] = [_search(view)]
     actions: list[PageLink] = []
     problems: Sequence[str] = view.data.snapshot.problems
@@ -104,7 +105,7 @@ async def letters(view: PageView) -> WebPage:
             scanner = Scanner(consumer, view.clock, newest_first=True, silent=view.silent)
             wanted = wanted_of("", view.query.get("text", ""), "")
             seen = await scanner.scan(
-                dlq_topic(group), _span(view), wanted, _limit(view), place=view.query.get("go_on", "")
+                dlq_topic(group), wanted_span, wanted, _limit(view), place=view.query.get("go_on", "")
             )
         problems = view.problems_with(seen.unreached)
         found = [dead_letter(one) for one in seen.messages]

@@ -79,7 +79,9 @@ _MEMBERS: Listing[MemberState] = Listing(
             "waiting", "Received, not processed", lambda one: sum(queue.waiting for queue in one.queues), right=True
         ),
         Column(
-            "problem", "Tells about itself", lambda one: Badge(one.problem, "warn") if one.problem else Badge("everything", "good")
+            "problem",
+            "Tells about itself",
+            lambda one: Badge(one.problem, "warn") if one.problem else Badge("everything", "good"),
         ),
     ],
     "No member is connected.",
