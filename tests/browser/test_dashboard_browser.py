@@ -155,6 +155,10 @@ def test_a_person_logs_in_looks_around_and_logs_out(browser: Any, address: str, 
         desk.page.click("nav#menu >> text=Overview")
         desk.page.wait_for_selector(".plot canvas")
         desk.page.locator(".plot-words .key").first.wait_for()
+        desk.page.click("#b-traffic summary")
+        desk.page.locator("#b-traffic td").nth(2).wait_for()
+        assert desk.page.inner_text("#b-traffic tr >> nth=0").split("\t") == ["Time (UTC)", "in", "out"]
+        desk.require_accessible()
         desk.page.keyboard.press("/")
         desk.page.keyboard.type(TOPIC)
         desk.page.keyboard.press("Enter")

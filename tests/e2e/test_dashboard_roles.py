@@ -117,6 +117,7 @@ def test_a_viewer_sees_no_bodies(address: str) -> None:
     (row,) = viewer.get("/api/messages?topic=orders").json()["messages"]["rows"]
     assert "body" not in row
     assert viewer.get(f"/raw/messages/orders/{row['id']}").status == 403
+    assert viewer.get("/raw/messages?topic=orders").status == 403
     assert viewer.get("/messages?topic=orders&text=alert").status == 400
     operator = reader_as(address, Role.operator)
     assert operator.get(f"/raw/messages/orders/{row['id']}").body == b"<script>alert(1)</script>"

@@ -120,6 +120,19 @@ def test_dead_letters_of_a_topic_that_is_gone_fail_by_name(cluster: LocalCluster
     assert admin.get(f"/raw/dead/{GROUP}?format=csv").text.count("\n") >= DEAD
 
 
+def test_found_messages_are_exported_whole(admin: Reader) -> None:
+    query = f"topic={TOPIC}&tag=PAID&limit=5&sql92="
+    shown = [row["id"] for row in admin.get(f"/api/messages?{query}").json()["messages"]["rows"]]
+    lines = [json.loads(one) for one in admin.get(f"/raw/messages?{query}").body.splitlines()]
+    assert [one["message_id"] for one in lines] == shown
+    assert json.loads(lines[0]["body"])["lines"][0]["count"] == 2
+    assert {one["tags"] for one in lines} == {"PAID"}
+    (evil,) = admin.get(f"/raw/messages?topic={TOPIC}&by=key&value=evil&format=csv").text.splitlines()[1:]
+    assert "<script>alert(1)</script>" in evil
+    assert f"/raw/messages?topic={TOPIC}" in admin.get(f"/messages?{query}").text
+    assert admin.get("/raw/messages").status == 400
+
+
 def test_what_waits_is_listed(admin: Reader) -> None:
     told = admin.get("/api/waiting").json()
     assert told["waiting"]["With a time of delivery"] == 5

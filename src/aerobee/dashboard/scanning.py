@@ -25,6 +25,8 @@ from aerobee.model.sql92.compiler import compile_filter
 from aerobee.runtime.seams import Clock
 
 LOOK_MAX: Final = 50_000
+# Messages may have 4 MiB each: with so many bytes of bodies a scan has enough.
+KEPT_MAX: Final = 64 << 20
 LOOK_S: Final = 5.0
 # So much of a body is searched for a text.
 SEARCHED_MAX: Final = 4 << 20
@@ -138,9 +140,16 @@ class Scanner:
         found.total = sum(max(0, end - begin) for begin, end in ranges.values())
         lanes = self._lanes(ranges, place_of(place))
         await asyncio.gather(*(self._fill(lane, found) for lane in lanes))
+        kept = 0
         heap = [(self._order(lane.read[0]), number) for number, lane in enumerate(lanes) if lane.read]
         heapq.heapify(heap)
-        while heap and len(found.messages) < limit and found.looked < LOOK_MAX and self._clock.monotonic() < until_s:
+        while (
+            heap
+            and len(found.messages) < limit
+            and kept < KEPT_MAX
+            and found.looked < LOOK_MAX
+            and self._clock.monotonic() < until_s
+        ):
             number = heap[0][1]
             lane = lanes[number]
             message = lane.read.popleft()
@@ -151,6 +160,7 @@ class Scanner:
                 await asyncio.sleep(0)
             if wanted.matches(message):
                 found.messages.append(message)
+                kept += len(message.body)
             if not lane.read:
                 await self._fill(lane, found)
             if lane.read:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
-import json
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
 
@@ -22,6 +19,7 @@ from aerobee.admin.deadletters import (
 from aerobee.admin.messages import Span, reader_of
 from aerobee.dashboard.blocks import Badge, Block, Choice, Mono, Note, PageLink, SearchForm, Table, Time, WebPage
 from aerobee.dashboard.bodies import preview_of
+from aerobee.dashboard.exporting import MESSAGE_NAMES, export_rows, told_of
 from aerobee.dashboard.moments import moment_of
 from aerobee.dashboard.pages.groups import tabs
 from aerobee.dashboard.pages.messages import message_link
@@ -30,7 +28,6 @@ from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import ActionOutcome, ActionPlan, FormField, PageView, action, page, raw
 from aerobee.dashboard.scanning import SEARCHED, Scanner, wanted_of
 from aerobee.dashboard.security import Role
-from aerobee.dashboard.streaming import streamed
 from aerobee.errors import InvalidArgumentError
 from aerobee.errors.codes import NoPermissionError
 from aerobee.model.names import DLQ_PREFIX, dlq_topic
@@ -242,55 +239,21 @@ async def resend(view: PageView) -> ActionOutcome:
 # -- export
 
 
+_NAMES: Final = ("message_id", "origin_topic", "origin_message_id", *MESSAGE_NAMES[1:])
+
+
 @raw("/raw/dead/{group}")
 async def export(view: PageView) -> Response:
     """Return all letters of a time as JSON lines or CSV."""
     if not view.shows_bodies:
         raise NoPermissionError("a viewer sees no bodies of messages", code=16)
-    group, as_csv = view.path["group"], view.word("format") == "csv"
-    rows = _rows(read_letters(view.admin, group, _span(view)), as_csv=as_csv)
-    kind = "text/csv; charset=utf-8" if as_csv else "application/x-ndjson"
-    return await streamed(view, rows, kind, f"dead-letters.{'csv' if as_csv else 'jsonl'}")
+    letters = read_letters(view.admin, view.path["group"], _span(view))
+    return await export_rows(view, _exported(letters), _NAMES, "dead-letters")
 
 
-async def _rows(letters: AsyncGenerator[DeadLetterEntry, None], *, as_csv: bool) -> AsyncGenerator[str, None]:
-    # It goes with the first row: before that it is not known whether the letters can be read.
-    head = _csv_line(_exported_names()) if as_csv else ""
+async def _exported(letters: AsyncGenerator[DeadLetterEntry, None]) -> AsyncGenerator[dict[str, Any], None]:
     async with contextlib.aclosing(letters):
         async for one in letters:
-            row = _exported(one)
-            line = (
-                _csv_line([_harmless(value) for value in row.values()])
-                if as_csv
-                else f"{json.dumps(row, ensure_ascii=False)}\n"
-            )
-            yield head + line
-            head = ""
-    if head:
-        yield head
-
-
-def _csv_line(values: Sequence[Any]) -> str:
-    out = io.StringIO()
-    csv.writer(out).writerow(values)
-    return out.getvalue()
-
-
-def _exported_names() -> tuple[str, ...]:
-    return ("message_id", "origin_topic", "origin_message_id", "store_timestamp", "reconsume_times", "tags", "keys",
-            "properties", "body")  # fmt: skip
-
-
-def _exported(one: DeadLetterEntry) -> dict[str, Any]:
-    message = one.message
-    values = (
-        message.message_id, one.origin_topic, one.origin_message_id, message.store_timestamp, message.reconsume_times,
-        message.tags, message.keys, json.dumps(dict(message.properties), ensure_ascii=False),
-        message.body.decode("utf-8", "backslashreplace"),
-    )  # fmt: skip
-    return dict(zip(_exported_names(), values, strict=True))
-
-
-def _harmless(value: Any) -> Any:
-    """Return a value that a spreadsheet shows and does not compute."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+            told = told_of(one.message, one.message.body)
+            told |= {"origin_topic": one.origin_topic, "origin_message_id": one.origin_message_id}
+            yield {name: told[name] for name in _NAMES}

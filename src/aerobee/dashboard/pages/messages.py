@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, Final
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -32,16 +32,18 @@ from aerobee.dashboard.blocks import (
     Note,
     PageLink,
     SearchForm,
+    Table,
     Text,
     Time,
     WebPage,
 )
 from aerobee.dashboard.bodies import SHOWN_MAX, preview_of, shown_body, size_of
+from aerobee.dashboard.exporting import MESSAGE_NAMES, export_rows, told_of
 from aerobee.dashboard.moments import moment_of
 from aerobee.dashboard.pages.words import broker_link, group_link, topic_link, topics_to_suggest
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import PageView, page, raw
-from aerobee.dashboard.scanning import SEARCHED, Scanner, wanted_of
+from aerobee.dashboard.scanning import KEPT_MAX, SEARCHED, SEARCHED_MAX, Scan, Scanner, wanted_of
 from aerobee.dashboard.security import Role
 from aerobee.errors import AerobeeError, InvalidArgumentError
 from aerobee.errors.codes import NoPermissionError, TopicNotExistError
@@ -57,6 +59,8 @@ _BY = [
 _LIMITS = [("20", "20"), ("50", "50"), ("200", "200")]
 _LIMIT_MAX: Final = 500
 _EVERY = TimeSpan()
+_NAMES: Final = ("topic", "broker", "queue", "offset", *MESSAGE_NAMES)
+_CUT: Final = f": a page looks at 50,000 messages, for 5 seconds, or until it has found {KEPT_MAX >> 20} MiB."
 _PATH_ID: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 
@@ -91,9 +95,12 @@ async def messages(view: PageView) -> WebPage:
         blocks += await _scanned(view, topic, by, unreached)
     else:
         blocks += await _looked_up(view, topic, by)
-    actions = (
-        [PageLink(f"Tail {topic}", "/tail", {"topic": topic}), PageLink("Topic", f"/topics/{topic}")] if topic else []
-    )
+    actions: list[PageLink] = []
+    if topic:
+        actions = [PageLink(f"Tail {topic}", "/tail", {"topic": topic}), PageLink("Topic", f"/topics/{topic}")]
+        if view.shows_bodies and any(isinstance(one, Table) and one.rows for one in blocks):
+            actions += [PageLink(word, "/raw/messages", {**view.query, "format": format_})
+                        for word, format_ in (("JSON lines", "jsonl"), ("CSV", "csv"))]  # fmt: skip
     title = f"Messages of {topic}" if topic else "Messages"
     return WebPage(title, blocks, view.problems_with(unreached), actions)
 
@@ -103,17 +110,27 @@ def _span(view: PageView) -> TimeSpan:
     return Span(_EVERY.begin_ms if since is None else since, _EVERY.end_ms if until is None else until)
 
 
-async def _scanned(view: PageView, topic: str, by: str, unreached: dict[str, str]) -> list[Block]:
-    """Return what a scan finds, and add why brokers were left out."""
+def _limit(view: PageView) -> int:
+    return int_or(view.word("limit"), 20, 1, _LIMIT_MAX)
+
+
+async def _scan(view: PageView, topic: str, by: str) -> tuple[Scan, bool]:
+    """Return what a scan finds, and whether it looked for anything."""
     wanted = wanted_of(view.word("tag"), view.query.get("text", ""), view.word("sql92"))
     if not view.shows_bodies and (view.query.get("text") or view.word("sql92")):
         raise InvalidArgumentError("a viewer cannot search in bodies and properties")
-    limit = int_or(view.word("limit"), 20, 1, _LIMIT_MAX)
+    limit = _limit(view)
     queue = int_or(view.word("queue"), None, 0, 1 << 31)
     async with reader_of(view.admin) as consumer:
         chunk = limit if wanted.is_all else 32
         scanner = Scanner(consumer, view.clock, newest_first=by == "newest", chunk=chunk, silent=view.silent)
         found = await scanner.scan(topic, _span(view), wanted, limit, queue_id=queue, place=view.query.get("go_on", ""))
+    return found, not wanted.is_all
+
+
+async def _scanned(view: PageView, topic: str, by: str, unreached: dict[str, str]) -> list[Block]:
+    """Return what a scan finds, and add why brokers were left out."""
+    found, is_search = await _scan(view, topic, by)
     unreached |= found.unreached
     if not found.total and unreached:
         empty = "The brokers that answer have no message of this topic" + (" and time." if view.word("since") else ".")
@@ -121,7 +138,7 @@ async def _scanned(view: PageView, topic: str, by: str, unreached: dict[str, str
         empty = f"Topic {topic} has no message" + (
             " of this time." if view.word("since") or view.word("until") else "."
         )
-    elif not wanted.is_all:
+    elif is_search:
         empty = "None of the messages that were looked at matches."
     else:
         empty = "There are no more messages."
@@ -129,7 +146,7 @@ async def _scanned(view: PageView, topic: str, by: str, unreached: dict[str, str
     seen = f"Looked at {found.looked:,} of {found.total:,} messages"
     if found.go_on:
         link = PageLink("Go on", "/messages", {**view.query, "go_on": found.go_on})
-        why = "." if len(found.messages) >= limit else ": a page looks at 50,000 messages, or for 5 seconds."
+        why = "." if len(found.messages) >= _limit(view) else _CUT
         if unreached:
             why = f", without those of {', '.join(sorted(unreached))}."
         blocks.append(Note("looked", seen + why, links=[link]))
@@ -140,25 +157,48 @@ async def _scanned(view: PageView, topic: str, by: str, unreached: dict[str, str
 
 
 async def _looked_up(view: PageView, topic: str, by: str) -> list[Block]:
+    if not view.word("value"):
+        return [Note("missing", "Type what to look for into the field “Id, key or place”.", "warn")]
+    rows, problems, empty = await _look_up(view, topic, by)
+    notes: list[Block] = [Note(f"silent{place}", text, "warn") for place, text in enumerate(problems)]
+    return [*notes, _table(view, rows, empty)]
+
+
+async def _look_up(view: PageView, topic: str, by: str) -> tuple[Sequence[Message], Sequence[str], str]:
+    """Return the messages with an id, a key or a place, what went wrong, and what to say if there are none."""
     value = view.word("value")
-    if not value:
-        return [Note("missing", "Type what to look for into the field below “Look”.", "warn")]
-    problems: tuple[str, ...] = ()
     if by == "key":
         span = _span(view)
         found = await find_by_key(
             view.admin, topic, value, begin_ms=span.begin_ms, end_ms=span.end_ms,
             limit=int_or(view.word("limit"), 64, 1, _LIMIT_MAX), unfold=False,
         )  # fmt: skip
-        rows, problems = found.messages, found.problems
-        empty = f"No message of {topic} has the key {value} in the brokers' index."
-    elif by == "place":
+        return found.messages, found.problems, f"No message of {topic} has the key {value} in the brokers' index."
+    if by == "place":
         broker, queue_id, offset = _place_of(value)
-        rows, empty = (await find_at(view.admin, topic, queue_id, offset, broker=broker, unfold=False),), ""
+        return (await find_at(view.admin, topic, queue_id, offset, broker=broker, unfold=False),), (), ""
+    return await _by_id(view, topic, value), (), f"There is no message {value}."
+
+
+@raw("/raw/messages")
+async def export(view: PageView) -> Response:
+    """Return the messages that the page with this address shows as JSON lines or CSV, with bodies of up to 4 MiB."""
+    if not view.shows_bodies:
+        raise NoPermissionError("a viewer sees no bodies of messages", code=16)
+    topic, by = view.word("topic"), view.word("by", "newest") or "newest"
+    if not topic:
+        raise InvalidArgumentError("name a topic")
+    if by in ("newest", "oldest"):
+        rows: Sequence[Message] = (await _scan(view, topic, by))[0].messages
     else:
-        rows, empty = await _by_id(view, topic, value), f"There is no message {value}."
-    notes: list[Block] = [Note(f"silent{place}", text, "warn") for place, text in enumerate(problems)]
-    return [*notes, _table(view, rows, empty)]
+        rows = (await _look_up(view, topic, by))[0]
+    return await export_rows(view, _exported(rows), _NAMES, "messages")
+
+
+async def _exported(rows: Sequence[Message]) -> AsyncGenerator[dict[str, Any], None]:
+    for one in rows:
+        told = {"topic": one.topic, "broker": one.broker, "queue": one.queue_id, "offset": one.queue_offset}
+        yield {**told, **told_of(one, opening(one.body, one.sys_flag, SEARCHED_MAX))}
 
 
 async def _by_id(view: PageView, topic: str, value: str) -> tuple[Message, ...]:

@@ -231,7 +231,29 @@
       chart.words.append(span);
     });
   }
-  function drawAll() { charts.forEach(draw); }
+  // The same values for those who do not see lines: at most twelve moments, the newest first.
+  function tabulate(chart) {
+    if (!chart.data || !chart.details.open) return;
+    var table = chart.details.querySelector("table"), head = document.createElement("tr"), times = chart.data[0];
+    function add(row, name, text, right) {
+      var cell = document.createElement(name);
+      if (name === "th") cell.scope = "col";
+      if (right) cell.className = "right";
+      cell.textContent = text;
+      row.appendChild(cell);
+    }
+    add(head, "th", "Time (" + (root.dataset.zone === "local" ? "local" : "UTC") + ")");
+    chart.labels.forEach(function (label) { add(head, "th", label, true); });
+    table.replaceChildren(head);
+    var step = Math.max(1, Math.floor(times.length / 12));
+    for (var place = times.length - 1, rows = 0; place >= 0 && rows < 12; place -= step, rows += 1) {
+      var row = document.createElement("tr");
+      add(row, "td", stamp(times[place] * 1000));
+      for (var line = 1; line < chart.data.length; line += 1) add(row, "td", figure(chart.data[line][place], chart.unit), true);
+      table.appendChild(row);
+    }
+  }
+  function drawAll() { charts.forEach(function (chart) { draw(chart); tabulate(chart); }); }
   function load(chart) {
     if (document.hidden && chart.data) return;
     var query = new URLSearchParams({ names: chart.names.join("\n"), span: chart.span });
@@ -244,15 +266,17 @@
       chart.data = [told.times.map(function (ms) { return ms / 1000; })].concat(chart.names.map(function (name) { return told.series[name]; }));
       tell(chart);
       draw(chart);
+      tabulate(chart);
     }).catch(function () { chart.words.textContent = "The figures cannot be loaded now."; });
   }
   document.querySelectorAll(".plot").forEach(function (element) {
     var block = element.closest(".block");
     var chart = {
       element: element, url: element.dataset.url, unit: element.dataset.unit, names: element.dataset.series.split("\n"),
-      labels: element.dataset.labels.split("\n"), span: "15m", words: block.querySelector(".plot-words"), data: null, plot: null
+      labels: element.dataset.labels.split("\n"), span: "15m", words: block.querySelector(".plot-words"), details: block.querySelector(".plot-table"), data: null, plot: null
     };
-    if (!element.dataset.series) { chart.words.textContent = "There is nothing to draw yet."; return; }
+    chart.details.addEventListener("toggle", function () { tabulate(chart); });
+    if (!element.dataset.series) { chart.words.textContent = "There is nothing to draw yet."; chart.details.hidden = true; return; }
     var choices = document.createElement("div");
     choices.className = "chart-spans";
     Object.keys(spans).forEach(function (span) {
