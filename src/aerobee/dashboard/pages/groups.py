@@ -18,7 +18,7 @@ from aerobee.dashboard.blocks import (
     Time,
     WebPage,
 )
-from aerobee.dashboard.pages.words import broker_link, group_link, topic_link, trend_of
+from aerobee.dashboard.pages.words import TREND_LABEL, broker_link, group_link, topic_link, trend_of
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import PageView, page
 from aerobee.dashboard.security import Role
@@ -56,7 +56,7 @@ def _listing(view: PageView, kind: str) -> Listing[KnownGroup]:
             Column("state", "State", lambda one: _state(one, numbers(one)), lambda one: numbers(one).members),
             Column("members", "Members", lambda one: numbers(one).members, lambda one: numbers(one).members,
                    right=True, falls=True),
-            Column("trend", "Last 15 min", lambda one: trend_of(view, f"lag:{one.name}")),
+            Column("trend", TREND_LABEL, lambda one: trend_of(view, f"lag:{one.name}")),
             Column("lag", "Unconsumed", lambda one: numbers(one).lag, lambda one: numbers(one).lag, right=True,
                    falls=True),
             Column("oldest", "Oldest", lambda one: Length(numbers(one).oldest_ms), lambda one: numbers(one).oldest_ms,

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from aerobee.admin.cluster import BrokerStatus
 from aerobee.dashboard.blocks import Chart, ChartLine, Facts, Length, Rate, WebPage
 from aerobee.dashboard.pages.brokers import broker_listing
-from aerobee.dashboard.pages.words import group_link, topic_link, trend_of, troubles_of
+from aerobee.dashboard.pages.words import TREND_LABEL, group_link, topic_link, trend_of, troubles_of
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import PageView, page, raw
 from aerobee.dashboard.snapshot import GroupNumbers, TopicNumbers
@@ -84,7 +84,7 @@ def _busiest(view: PageView) -> Listing[tuple[str, TopicNumbers]]:
         "Busiest topics",
         [
             Column("topic", "Topic", lambda pair: topic_link(pair[0])),
-            Column("trend", "Last 15 min", lambda pair: trend_of(view, f"topic:{pair[0]}")),
+            Column("trend", TREND_LABEL, lambda pair: trend_of(view, f"topic:{pair[0]}")),
             Column("in_s", "In /s", lambda pair: Rate(pair[1].in_s), right=True),
             Column("messages", "Kept", lambda pair: pair[1].messages, right=True),
         ],
@@ -98,7 +98,7 @@ def _behind(view: PageView) -> Listing[tuple[str, GroupNumbers]]:
         "Groups that are behind",
         [
             Column("group", "Group", lambda pair: group_link(pair[0])),
-            Column("trend", "Last 15 min", lambda pair: trend_of(view, f"lag:{pair[0]}")),
+            Column("trend", TREND_LABEL, lambda pair: trend_of(view, f"lag:{pair[0]}")),
             Column("lag", "Unconsumed", lambda pair: pair[1].lag, right=True),
             Column("oldest", "Oldest", lambda pair: Length(pair[1].oldest_ms), right=True),
             Column("tps", "Out /s", lambda pair: Rate(pair[1].tps), right=True),

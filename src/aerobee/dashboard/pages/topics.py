@@ -7,7 +7,15 @@ from collections.abc import Sequence
 
 from aerobee.admin.topics import QueueStatus, TopicSettings, TopicSummary, topic_details, topic_route
 from aerobee.dashboard.blocks import Badge, Block, Cell, Chart, ChartLine, Choice, Facts, PageLink, Rate, Time, WebPage
-from aerobee.dashboard.pages.words import allowed_text, broker_link, group_link, several, topic_link, trend_of
+from aerobee.dashboard.pages.words import (
+    TREND_LABEL,
+    allowed_text,
+    broker_link,
+    group_link,
+    several,
+    topic_link,
+    trend_of,
+)
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import PageView, page
 from aerobee.dashboard.security import Role
@@ -36,7 +44,7 @@ def _listing(view: PageView, kind: str) -> Listing[TopicSummary]:
         [
             Column("topic", "Topic", lambda one: topic_link(one.topic), lambda one: one.topic),
             Column("kind", "Kind", _kind, lambda one: one.kind),
-            Column("trend", "Last 15 min", lambda one: trend_of(view, f"topic:{one.topic}")),
+            Column("trend", TREND_LABEL, lambda one: trend_of(view, f"topic:{one.topic}")),
             Column("in_s", "In /s", lambda one: Rate(numbers(one).in_s), lambda one: numbers(one).in_s,
                    right=True, falls=True),
             Column("messages", "Kept", lambda one: numbers(one).messages, lambda one: numbers(one).messages,
