@@ -112,6 +112,30 @@ def test_two_directories_of_one_replica_are_refused(tmp_path: Path) -> None:
         assert asyncio.run(received(running.namesrv, 2)) == {b"1", b"2"}
 
 
+def test_a_directory_of_replicas_is_used_once_and_as_a_whole(tmp_path: Path) -> None:
+    """A second run would overwrite what the first one agreed on. A broker alone would store what the others lack."""
+    data = str(tmp_path / "data")
+    with up("--replicas", "2", "--data", data) as running:
+        asyncio.run(send(running.namesrv, b"1"))
+        before = [(one.id, one.starts[-1:]) for one in identities(Path(data))]
+        for words, said in (
+            (("--replicas", "2"), f"{data}/lock is held by another process"),
+            ((), f"{data} holds the stores of several brokers"),
+        ):
+            refused = aerobee("up", *words, "--data", data, "--namesrv-port", "0", "--broker-port", "0")
+            assert refused.returncode in (1, 2) and said in refused.stderr, refused.stderr
+        store = f"storePathRootDir={data}/broker-a"
+        refused = aerobee("broker", "--set", store, "--set", "listenPort=0", "--namesrv", running.namesrv)
+        assert refused.returncode == 2 and "is the directory of a replica" in refused.stderr, refused.stderr
+        assert [(one.id, one.starts[-1:]) for one in identities(Path(data))] == before
+        asyncio.run(send(running.namesrv, b"2"))
+        assert running.stop()[0] == 0
+    refused = aerobee("up", "--brokers", "2", "--data", data, "--namesrv-port", "0", "--broker-port", "0")
+    assert refused.returncode == 1 and "broker-a is the directory of a replica" in refused.stderr, refused.stderr
+    with up("--replicas", "2", "--data", data) as running:
+        assert asyncio.run(received(running.namesrv, 2)) == {b"1", b"2"}
+
+
 def test_a_copy_of_a_running_replica_becomes_a_new_one(tmp_path: Path) -> None:
     """It lacks what was acknowledged since it was made, and must not count as the replica that it is a copy of."""
 

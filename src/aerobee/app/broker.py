@@ -52,6 +52,7 @@ from aerobee.runtime.shortage import descriptors_in_use
 from aerobee.runtime.tasks import Tasks
 from aerobee.runtime.tls import certificate_end_s
 from aerobee.store.config import StoreConfig
+from aerobee.store.readonly import require_no_replica
 from aerobee.telemetry.config import MetricsConfig
 from aerobee.telemetry.stdlog import get_log
 
@@ -186,6 +187,7 @@ class BrokerNode:
             if group is not None:
                 broker.open(following=True, confirm_limit=group.prepare())
             else:
+                require_no_replica(self._disk, self.store_config.store_path_root_dir)
                 self.role.attach(broker)
                 broker.open(following=self.role.is_slave)
             self._limit_connections()

@@ -155,6 +155,9 @@ class _Groups:
                 loaded = self._load()
                 require_start(loaded, options, warn=_log.warning)
             async with contextlib.AsyncExitStack() as stack:
+                disk.make_dirs(data)
+                # A second run would write the coordination store's file, too.
+                stack.callback(disk.lock(f"{data}/lock").release)
                 namesrv = await self._start_namesrv(loaded, data, disk, stack)
                 coordinator = await self._start_coordination(data, disk, stack)
                 founders = self._founders(data, disk)

@@ -29,6 +29,7 @@ from aerobee.replication.replica import Replica, ReplicaSettings
 from aerobee.replication.values import ReplicaMember
 from aerobee.runtime.clock import BootClock, SystemClock
 from aerobee.runtime.net import RealNet
+from aerobee.runtime.paths import join
 from aerobee.runtime.seams import Clock, Disk, Entropy, Net
 from aerobee.runtime.tasks import Tasks
 from aerobee.store.config import StoreConfig
@@ -131,11 +132,18 @@ class GroupRoot:
 
     def prepare(self) -> int | None:
         """Load the identity of this replica. Return the confirm limit to open its store with."""
-        self._prepared = prepare(
-            self._disk, self._store_config.store_path_root_dir, self._store_config, self._entropy,
-            cluster=self._config.cluster_name, group=self._config.broker_name, boot_id=self._boot_id,
-            start_id=self._start_id, number_of=self._number_of,
-        )  # fmt: skip
+        root = self._store_config.store_path_root_dir
+        self._disk.make_dirs(root)
+        # What is written now must not be written into the directory of a replica that runs.
+        lock = self._disk.lock(join(root, "lock"))
+        try:
+            self._prepared = prepare(
+                self._disk, root, self._store_config, self._entropy,
+                cluster=self._config.cluster_name, group=self._config.broker_name, boot_id=self._boot_id,
+                start_id=self._start_id, number_of=self._number_of,
+            )  # fmt: skip
+        finally:
+            lock.release()
         if self._prepared.renewed:
             _log.warning("this replica is not counted as in sync until it has caught up", reason=self._prepared.renewed)
         return self._prepared.confirm_limit

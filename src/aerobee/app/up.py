@@ -25,13 +25,14 @@ from aerobee.app.secure import Secured, SecuredFacts, new_secret, secure, tell_n
 from aerobee.app.startrule import HostOptions, require_start
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.loader import Loaded, Source, load, override_source
+from aerobee.errors import WrongStoreError
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.net.config import TlsConfig
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.runtime.logfile import LogFile
-from aerobee.runtime.machine import home_path, make_temporary_directory, remove_tree
+from aerobee.runtime.machine import home_path, is_empty_directory, make_temporary_directory, remove_tree
 from aerobee.runtime.seams import Clock
 from aerobee.runtime.shortage import descriptor_limit
 from aerobee.store.config import StoreConfig
@@ -118,6 +119,7 @@ class _Up:
         disk = disk_of_this_loop()
         try:
             data = home_path(data)
+            self._refuse_groups(data)
             if options.secure:
                 draw = functools.partial(new_secret, SystemEntropy())
                 self._secured = secure(data, options.host, options.advertise, self._clock, draw)
@@ -127,6 +129,14 @@ class _Up:
             disk.close()
             if temporary:
                 remove_tree(data)
+
+    @staticmethod
+    def _refuse_groups(data: str) -> None:
+        if not is_empty_directory(f"{data}/broker-a/commitlog"):
+            raise WrongStoreError(
+                f"{data} holds the stores of several brokers",
+                hint="Give --brokers and --replicas as before, or name another directory.",
+            )
 
     def _load(self, data: str | None = None, namesrv: str | None = None) -> Loaded:
         options = self._options

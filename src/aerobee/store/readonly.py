@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from aerobee.errors import WrongStoreError
 from aerobee.model.dialect import loads_object
 from aerobee.model.fields import map_of
 from aerobee.model.numbers import parse_int
@@ -37,6 +38,16 @@ def durable_end(disk: Disk, root: str) -> int | None:
     if not any(mark.peek()):
         return None
     return mark.offset if mark.believes(_checkpoint(disk, root).encode()) else None
+
+
+def require_no_replica(disk: Disk, root: str) -> None:
+    """Raise WrongStoreError if `root` is a replica's. What a broker alone stored there would be lost to its group."""
+    if disk.exists(f"{root}/{REPLICA_FILE}"):
+        raise WrongStoreError(
+            f"{root} is the directory of a replica, and this broker is told of no group",
+            hint="Set coordinatorAddr, or start `aerobee up` with --replicas. To make it a broker without replicas for"
+            f" good, remove {REPLICA_FILE} and {REPLICA_FILE}.bak there: the group then does not take it back.",
+        )
 
 
 def confirmed_end(disk: Disk, root: str) -> int | None:
