@@ -172,6 +172,11 @@ def test_what_cannot_be_a_place_is_refused(stopped: Path, tmp_path: Path) -> Non
     (full / "mine").write_text("x")
     for place in (stopped, stopped / "inside", stopped.parent, full):
         assert "error: " in aerobee("store", "backup", str(stopped), "--to", str(place), expected=1).stderr
+    # The same store under another name.
+    (tmp_path / "link").symlink_to(stopped)
+    inside = stopped / "config" / "inside"
+    refused = aerobee("store", "backup", str(tmp_path / "link"), "--to", str(inside), expected=1)
+    assert "lie in each other" in refused.stderr and not inside.exists()
     assert (full / "mine").read_text() == "x"
     place = tmp_path / "backup"
     aerobee("store", "backup", str(stopped), "--to", str(place))

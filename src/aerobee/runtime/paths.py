@@ -21,5 +21,5 @@ def join(root: str, *names: str) -> str:
 
 
 def whole_path(path: str) -> str:
-    """Return a path from the root of the file system, without `..`."""
-    return os.path.abspath(path)
+    """Return a path from the root of the file system, without `..` and without symbolic links."""
+    return os.path.realpath(path)
