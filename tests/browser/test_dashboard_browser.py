@@ -324,7 +324,7 @@ def test_every_change_says_before_and_after(
             "/groups/{group}/clone", f"/groups/{GROUP}/clone", {"target": "readers", "topic": TOPIC}, "goes on where"
         )
         desk.go(f"/dead/{GROUP}")
-        desk.page.locator("form.picks input[type=checkbox]").first.check()
+        desk.page.locator("td.pick input").first.check()
         desk.page.click("form.picks button")
         desk.page.wait_for_selector("#b-plan")
         assert "1 letter was sent again" in do_it(desk)

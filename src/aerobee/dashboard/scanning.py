@@ -32,6 +32,8 @@ LOOK_S: Final = 5.0
 SEARCHED_MAX: Final = 4 << 20
 SEARCHED: Final = "In body (its first 4 MiB), keys, id or properties."
 _CHUNK: Final = 32
+_FIRST_CHUNK: Final = 2
+_CHUNK_BYTES: Final = 1 << 20
 _ANSWER_S: Final = 3.0
 
 
@@ -93,6 +95,8 @@ class _Lane:
     queue: MessageQueue
     begin: int
     end: int
+    # How many offsets are read next.
+    chunk: int
     read: deque[Message] = field(default_factory=deque)
 
     @property
@@ -179,7 +183,7 @@ class Scanner:
             at = place.get((queue.broker_name, queue.queue_id))
             if at is not None:
                 begin, end = (begin, min(end, at)) if self._newest_first else (max(begin, at), end)
-            lanes.append(_Lane(queue, begin, end))
+            lanes.append(_Lane(queue, begin, end, min(_FIRST_CHUNK, self._chunk)))
         return lanes
 
     def _order(self, message: Message) -> tuple[int, int]:
@@ -197,9 +201,9 @@ class Scanner:
         """Read the next chunk of a queue that has messages. Offsets without one are passed over."""
         while lane.left and not lane.read and lane.queue.broker_name not in found.unreached:
             if self._newest_first:
-                low, high = max(lane.begin, lane.end - self._chunk), lane.end
+                low, high = max(lane.begin, lane.end - lane.chunk), lane.end
             else:
-                low, high = lane.begin, min(lane.end, lane.begin + self._chunk)
+                low, high = lane.begin, min(lane.end, lane.begin + lane.chunk)
             at = low
             while at < high:
                 try:
@@ -215,6 +219,9 @@ class Scanner:
                 except AerobeeError:
                     # A replica that is behind, or the first messages were just deleted: what is there is shown.
                     break
+            # Chunks of small messages grow. Those of large ones would fill the memory: all queues are read at once.
+            size = sum(len(one.body) for one in lane.read)
+            lane.chunk = min(self._chunk, 4 * lane.chunk) if size < _CHUNK_BYTES else max(1, lane.chunk // 4)
             if self._newest_first:
                 lane.read.reverse()
                 if not lane.read:

@@ -154,7 +154,7 @@ def _resend_fields(view: PageView) -> Sequence[FormField]:
         FormField(
             "ids", "Letters, one id on each line", "area", help="Leave this empty to send all letters of a time."
         ),
-        FormField("all", "All letters, or all of the time beside", "checkbox"),
+        FormField("all", "All letters of the time that is named, or all", "checkbox"),
         *(FormField(one.name, one.label, help=one.help) for one in _SPAN_FIELDS),
         FormField("rate", "Letters a second", "number", help="Empty sends as fast as it goes."),
     ]
