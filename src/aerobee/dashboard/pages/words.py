@@ -10,7 +10,7 @@ from aerobee.admin.cluster import BrokerStatus
 from aerobee.dashboard.blocks import Badge, Cell, PageLink, Several, Trend
 from aerobee.dashboard.registry import PageView
 
-TREND_LABEL: Final = "Last\u00a015\u00a0min"
+TREND_LABEL: Final = "15\u00a0min"
 _TREND_MS: Final = 15 * 60_000
 _TREND_POINTS: Final = 40
 _SUGGESTED: Final = 100
