@@ -227,6 +227,8 @@ AWAY_FIELD: Final = "__AEROBEE_AWAY"
 GROUPS_FIELD: Final = "__AEROBEE_GROUPS"
 # With this field, the answer to GET_MIN_OFFSET tells the generation of the topic.
 GENERATION_FIELD: Final = "__AEROBEE_GENERATION"
+# In the answer to a question about offsets that has the field above: the broker does not have the topic (any more).
+NO_TOPIC_FIELD: Final = "__AEROBEE_NO_TOPIC"
 # With this field, a question about offsets is for the master only: a follower, whose log may end earlier, refuses it.
 MASTER_FIELD: Final = "__AEROBEE_MASTER"
 # The user for whom a front of the cluster sends a request that it signs itself.

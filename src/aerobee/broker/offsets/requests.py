@@ -17,7 +17,7 @@ from aerobee.errors import StoreError
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
 from aerobee.protocol.bodies.offsets import QueryCorrectionOffsetBody
-from aerobee.protocol.codes import GENERATION_FIELD, RequestCode, ResponseCode
+from aerobee.protocol.codes import GENERATION_FIELD, NO_TOPIC_FIELD, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import Header, decode_header
 from aerobee.protocol.headers.offset import (
@@ -145,15 +145,26 @@ class OffsetHandlers:
     def max_offset(self, channel: Channel, command: Command) -> Command:
         header = decode_header(GetMaxOffsetRequestHeader, command)
         offset = self._store.max_offset(header.topic.encode(), header.queue_id)
-        return response(command, header=GetMaxOffsetResponseHeader(offset=offset))
+        return response(
+            command, header=GetMaxOffsetResponseHeader(offset=offset), ext=self._told(command, header.topic)
+        )
 
     def min_offset(self, channel: Channel, command: Command) -> Command:
         header = decode_header(GetMinOffsetRequestHeader, command)
         offset = self._store.min_offset(header.topic.encode(), header.queue_id)
-        ext = None
-        if GENERATION_FIELD in command.ext and (topic := self._catalog.find(header.topic)) is not None:
-            ext = {GENERATION_FIELD: topic.generation}
-        return response(command, header=GetMinOffsetResponseHeader(offset=offset), ext=ext)
+        return response(
+            command, header=GetMinOffsetResponseHeader(offset=offset), ext=self._told(command, header.topic)
+        )
+
+    def _told(self, command: Command, name: str) -> dict[str, str] | None:
+        """Return what a reader of whole topics asks beside an offset: the generation of the topic, or that it is gone.
+
+        A queue of no topic has no messages, so without this its bounds would be those of an empty queue.
+        """
+        if GENERATION_FIELD not in command.ext:
+            return None
+        topic = self._catalog.find(name)
+        return {NO_TOPIC_FIELD: "true"} if topic is None else {GENERATION_FIELD: topic.generation}
 
     def search(self, channel: Channel, command: Command) -> None:
         header = decode_header(SearchOffsetRequestHeader, command)

@@ -18,7 +18,7 @@ from aerobee.model.route import TopicRoute
 from aerobee.protocol.bodies.cluster import ClusterInfo
 from aerobee.protocol.bodies.groups import ConsumerList
 from aerobee.protocol.bodies.topics import TopicList
-from aerobee.protocol.codes import AWAY_FIELD, GENERATION_FIELD, MASTER_FIELD, RequestCode, ResponseCode
+from aerobee.protocol.codes import AWAY_FIELD, GENERATION_FIELD, MASTER_FIELD, NO_TOPIC_FIELD, RequestCode, ResponseCode
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.base import Header, decode_header
 from aerobee.protocol.headers.group import GetConsumerListByGroupRequestHeader
@@ -139,7 +139,7 @@ class BlockingClient:
 
         The generation is '' for a topic without one, and None where the broker does not tell it (Apache's). A broker
         that cannot be reached raises TransportError. Where `unreachable` is given, it is called instead, and the queues
-        of that broker are left out.
+        of that broker are left out. So it is for a broker of ours that does not have the topic any more.
         """
         return self._each(
             queues, RequestCode.GET_MIN_OFFSET, lambda q: GetMinOffsetRequestHeader(topic=q.topic, queue_id=q.queue_id,
@@ -153,6 +153,7 @@ class BlockingClient:
         return self._each(
             queues, RequestCode.GET_MAX_OFFSET, lambda q: GetMaxOffsetRequestHeader(topic=q.topic, queue_id=q.queue_id,
             bname=q.broker_name), lambda answer: decode_header(GetMaxOffsetResponseHeader, answer).offset, unreachable,
+            ext=((GENERATION_FIELD, "true"),),
         )  # fmt: skip
 
     def offsets_at(self, queues: Collection[MessageQueue], timestamp_ms: int) -> dict[MessageQueue, int]:
@@ -241,6 +242,11 @@ class BlockingClient:
                         f"broker {broker} cannot be reached: {error.message}", broker=address
                     ) from None
                 unreachable(broker, error)
+                continue
+            gone = [queue.topic for queue, answer in zip(own, answers, strict=True) if NO_TOPIC_FIELD in answer.ext]
+            if gone and unreachable is not None:
+                # Name servers show it a moment longer. Its queues are not empty: they are gone.
+                unreachable(broker, TransportError(f"it does not have topic {gone[0]} any more", broker=address))
                 continue
             for queue, answer in zip(own, answers, strict=True):
                 if answer.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from aerobee.admin.topics import delete_topic
-from aerobee.errors import TransportError
+from aerobee.errors import AerobeeError, TransportError
 from aerobee.errors.codes import SubscriptionError
 from aerobee.model.queue import MessageQueue
 from aerobee.sync import LitePullConsumer, Producer
@@ -102,6 +102,26 @@ def test_a_batch_is_every_message_once_however_it_is_cut(cluster: LocalCluster) 
     fewer = read_batch(cluster, topic="whole", startingOffsets=json.dumps(offsets))
     assert sum(bodies(fewer).values()) == 497
     assert min(row["queue_offset"] for row in fewer if (row["broker"], row["queue_id"]) == ("broker-a", 0)) == 3
+
+
+def test_a_topic_that_was_just_deleted_is_not_an_empty_one(cluster: LocalCluster) -> None:
+    """Routes show it a moment longer than brokers have it."""
+    cluster.create_topic("brief", 1)
+    send(cluster, "brief", 10)
+    asked = Cluster(Endpoint((cluster.namesrv,)))
+    queues = asked.queues(Wanted(("brief",)))
+    failures: dict[str, AerobeeError] = {}
+    assert len(asked.bounds(queues, unreachable=failures.__setitem__)) == 2 and not failures
+    begins = asked.begins(queues)
+    converse(cluster.namesrv, lambda admin: delete_topic(admin, "brief"))
+    assert asked.bounds(queues, unreachable=failures.__setitem__) == {}
+    assert set(failures) == {"broker-a", "broker-b"}
+    assert "does not have topic brief any more" in failures["broker-a"].message
+    # The same where it was deleted between the two questions.
+    failures.clear()
+    assert asked.end_offsets(begins, failures.__setitem__) == {} and len(failures) == 2
+    # A stream that has planned messages of it judges what is lost.
+    assert {one.end for one in asked.bounds(queues).values()} == {0}
 
 
 def test_bodies_that_producers_compressed_travel_compressed(cluster: LocalCluster) -> None:
