@@ -254,6 +254,26 @@ def test_wrong_queries_are_one_line(spark: Any, cluster: Any) -> None:
         assert getattr(told.value, "exit_code", 1) == code, text
 
 
+def test_explain_knows_topics_and_show_tables_takes_a_pattern(spark: Any, cluster: Any) -> None:
+    from pyspark_rocketmq.jobs.sql import Places, TopicSql
+
+    sql = TopicSql(spark, Places(cluster.namesrv))
+    topic, other = cluster.topic("explained"), cluster.topic("explained-too")
+    plan = "".join(row[0] for row in sql.query(f"explain select count(*) from `{topic}` join `{other}`").collect())
+    assert "RelationV2" in plan or "BatchScan" in plan, plan
+    for text, message in (
+        ("explain select * from no_such_topic_at_all", "no topic or table no_such_topic_at_all"),
+        (f"-- why\nEXPLAIN select nothing from `{topic}`", "`nothing` cannot be resolved"),
+        (f"explain insert into `{topic}` select 1 wrong", "."),
+    ):
+        with pytest.raises(AerobeeError, match=message):
+            sql.query(text)
+    assert cluster.messages(topic) == []
+    shown = [row[0] for row in sql.query("show tables like 'EXPLAINED*|lag'").collect()]
+    assert shown == [f"`{other}`", f"`{topic}`", "lag"] or shown == [f"`{topic}`", f"`{other}`", "lag"]
+    assert sql.query("show tables 'nothing*'").collect() == []
+
+
 def command(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("NAMESRV", "AEROBEE_LOG"))}
     return subprocess.run(

@@ -17,7 +17,7 @@ from aerobee.errors import InvalidArgumentError
 from aerobee.runtime.process import environment
 from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.jobs import cluster
-from pyspark_rocketmq.jobs.failures import BadQueryError, failure
+from pyspark_rocketmq.jobs.failures import BadQueryError, failure, one_line
 from pyspark_rocketmq.jobs.lag import read_lag
 from pyspark_rocketmq.jobs.pruning import named_columns, named_words, needed_columns, plan_of, typed_columns
 from pyspark_rocketmq.jobs.trace import TRACE_TOPIC, latency, read_trace, slow_consumers
@@ -47,7 +47,11 @@ _INSERT: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _COMMENTS: Final = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
-_SHOW_TABLES: Final = re.compile(r"\s*show\s+(tables|topics)\s*;?\s*", re.IGNORECASE)
+_SHOW_TABLES: Final = re.compile(r"\s*show\s+(?:tables|topics)(?:\s+(?:like\s+)?'([^']*)')?\s*;?\s*", re.IGNORECASE)
+_EXPLAIN: Final = re.compile(r"explain\b", re.IGNORECASE)
+# What EXPLAIN returns, instead of an error, as its first row. The error is below it.
+_UNPLANNED: Final = "Error occurred during query planning"
+_UNKNOWN_TABLE: Final = re.compile(r"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view `((?:[^`]|``)*)` cannot be found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +135,9 @@ class TopicSql:
         """Return the rows of one statement, not read yet. Raise BadQueryError, or the error of the cluster."""
         from pyspark.errors import PySparkException
 
-        if _SHOW_TABLES.fullmatch(_from_first_word(text)):
-            return self.tables()
+        shown = _SHOW_TABLES.fullmatch(_from_first_word(text))
+        if shown is not None:
+            return self.tables(shown[1] or "*")
         insert = _INSERT.fullmatch(_from_first_word(text))
         if insert is not None:
             return self._insert((insert[1] or "").replace("``", "`") or insert[2], insert[3], insert[4])
@@ -141,6 +146,12 @@ class TopicSql:
         for _ in range(_NAMES_MAX):
             try:
                 frame = self.spark.sql(text)
+                if _EXPLAIN.match(_from_first_word(text)):
+                    unknown = _unknown_when_explained(frame)
+                    if unknown is None:
+                        return frame
+                    self._make(unknown)
+                    continue
                 return frame if self._words is not None else self._narrowed(text, frame)
             except PySparkException as error:
                 missing = _missing_table(error)
@@ -203,8 +214,8 @@ class TopicSql:
             make(columns).createOrReplaceTempView(f"`{name.replace('`', '``')}`")
         return self.spark.sql(text)
 
-    def tables(self) -> DataFrame:
-        """Return a table of all names that can follow FROM."""
+    def tables(self, pattern: str = "*") -> DataFrame:
+        """Return a table of all names that can follow FROM. In the pattern, `*` is any text and `|` means or."""
         rows = [
             (quoted(name), kind)
             for name, kind in sorted(cluster.topics(self.places.namesrv, timeout_s=self.places.timeout_s).items())
@@ -214,6 +225,8 @@ class TopicSql:
             for name, meaning in SPECIAL.items()
             if name not in ("archive", "store") or getattr(self.places, name) is not None
         ]
+        wanted = re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\|", "|"), re.IGNORECASE)
+        rows = [row for row in rows if wanted.fullmatch(row[0].strip("`"))]
         return self.spark.createDataFrame(rows, "table string, kind string")
 
     def _make(self, name: str) -> None:
@@ -324,6 +337,21 @@ class TopicSql:
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         hint = f"Did you mean {quoted(near[0])}?" if near else "`show tables` lists what there is."
         raise InvalidArgumentError(f"no topic or table {name}", hint=hint)
+
+
+def _unknown_when_explained(frame: DataFrame) -> str | None:
+    """Return the table that Spark does not know of an explained query. Raise BadQueryError for what else is wrong.
+
+    Spark's EXPLAIN returns an error as its rows, as if it were a plan.
+    """
+    rows = [str(row[0]) for row in frame.collect()]
+    if not rows or not rows[0].startswith(_UNPLANNED):
+        return None
+    said = "\n".join(rows)
+    found = _UNKNOWN_TABLE.search(said)
+    if found is None:
+        raise BadQueryError(one_line(said.partition("\n")[2] or said.partition(":")[2]))
+    return found[1].replace("``", "`")
 
 
 def _missing_table(error: Any) -> str | None:
