@@ -225,6 +225,8 @@ def read(
     done = manifests(archive)
     for name, root in (store or {}).items():
         require_store_of(InlineDisk(), local_path(root), name)
+    if topic is not None and store is None and name_server is None:
+        _require_topics(done, topic)
     names = c.COLUMNS if columns is None else c.require_columns(c.spark_schema(_known(columns)))
     table = _archived(spark, archive, done, topic).select(*names)
     for name, root in (store or {}).items():
@@ -237,6 +239,17 @@ def read(
     if name_server is not None and topic is not None:
         table = table.unionByName(_behind(spark, done, name_server, topic, options or {}, names))
     return table
+
+
+def _require_topics(done: list[Archived], topic: str) -> None:
+    """Raise InvalidArgumentError for a topic of which the archive holds nothing. Its name may be mistyped."""
+    held = sorted({file.topic for segment in done for file in segment.files})
+    for name in (part.strip() for part in topic.split(",")):
+        if name not in held:
+            near = difflib.get_close_matches(name, held, n=1, cutoff=0.5)
+            raise InvalidArgumentError(
+                f"the archive holds no message of topic {name!r}", hint=f"Did you mean {near[0]!r}?" if near else None
+            )
 
 
 def _archived(spark: SparkSession, archive: str, done: list[Archived], topic: str | None) -> DataFrame:

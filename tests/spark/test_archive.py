@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aerobee.errors import InvalidArgumentError
 from aerobee.hot.log.properties import encode_properties
 from aerobee.hot.log.record import Draft, encode_blank, encode_records
 from aerobee.runtime.disk import InlineDisk
@@ -92,6 +93,8 @@ def test_archive_union_and_rerun(spark: SparkSession, tmp_path: Path) -> None:
     assert whole.columns == list(c.COLUMNS)
     only = archive.read(spark, str(target), store={"b|1": str(store)}, topic="2024")
     assert numbers(only) == list(range(2, 2000, 3))
+    with pytest.raises(InvalidArgumentError, match=r"no message of topic 'ordrs'.* mean 'orders'"):
+        archive.read(spark, str(target), topic="2024, ordrs")
     # Plain Spark reads the directory too.
     plain = spark.read.parquet(str(target)).where("topic = 'orders'")
     assert plain.select("date").distinct().count() >= 2

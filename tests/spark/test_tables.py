@@ -143,9 +143,13 @@ def test_what_does_not_fit_is_told_before_the_start(spark: Any, tmp_path: Path) 
         (stream, {"partition_by": ["nope"]}, "no column nope"),
         (stream, {"partition_by": ["timestamp"]}, "column timestamp is timestamp"),
         (stream, {"partition_by": ["timestamp", "value"]}, "possible"),
+        (stream.selectExpr("value", "value VALUE"), {}, "column VALUE is there twice"),
+        (stream.selectExpr("value", "null n"), {}, "column n has the type null"),
+        (stream.selectExpr("value", "array(struct(interval 1 day)) i"), {}, "column i has the type duration"),
     ):
         with pytest.raises(TableError, match=reason):
             to_delta(rows, path, **options)
+    assert not Path(path).exists()
     to_delta(stream, path)
     with pytest.raises(TableError, match="partitioned by nothing"):
         to_delta(stream, path, partition_by=["value"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -16,6 +16,12 @@ from aerobee.model.numbers import plain_int
 # The types that a partition may be named by, as Arrow's predicates.
 _PARTITION_KINDS: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
     pa.types.is_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_date32,
+)  # fmt: skip
+
+
+# Types that Spark has and no table: void and intervals.
+_NO_KINDS: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
+    pa.types.is_null, pa.types.is_duration, pa.types.is_interval,
 )  # fmt: skip
 
 
@@ -98,6 +104,27 @@ def require_partition_columns(schema: pa.Schema, columns: tuple[str, ...]) -> No
             )
     if len(columns) == len(schema.names):
         raise TableError("partition_by: at least one column must remain beside the partition columns")
+
+
+def require_storable(schema: pa.Schema) -> None:
+    """Raise TableError for a column that is there twice, and for one of a type that tables do not have."""
+    seen: set[str] = set()
+    for field in schema:
+        if field.name.lower() in seen:
+            raise TableError(f"column {field.name} is there twice (case does not count)", hint="rename one of them")
+        seen.add(field.name.lower())
+        odd = next((kind for kind in _leaves(field.type) if any(is_kind(kind) for is_kind in _NO_KINDS)), None)
+        if odd is not None:
+            raise TableError(f"column {field.name} has the type {odd}, which tables do not have: cast it")
+
+
+def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """Yield the types that a type is made of in the end."""
+    if pa.types.is_nested(kind):
+        for index in range(kind.num_fields):
+            yield from _leaves(kind.field(index).type)
+    else:
+        yield kind
 
 
 def new_columns(have: pa.Schema, want: pa.Schema, merge_schema: bool) -> list[pa.Field]:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pyspark_rocketmq.tables.files import TaskWriter
-from pyspark_rocketmq.tables.values import FileStore, TableError, TableFormat, WrittenFile, require_partition_columns
+from pyspark_rocketmq.tables.values import (
+    FileStore,
+    TableError,
+    TableFormat,
+    WrittenFile,
+    require_partition_columns,
+    require_storable,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -84,8 +91,9 @@ def _checked(stream: DataFrame, partition_by: Sequence[str]) -> tuple[str, ...]:
         )
     if isinstance(partition_by, str):
         raise TableError("partition_by is a list of columns", hint=f"partition_by=[{partition_by!r}]")
-    columns = tuple(partition_by)
-    require_partition_columns(arrow_schema(stream), columns)
+    columns, schema = tuple(partition_by), arrow_schema(stream)
+    require_storable(schema)
+    require_partition_columns(schema, columns)
     return columns
 
 
