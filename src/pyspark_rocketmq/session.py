@@ -179,6 +179,7 @@ def session(app: str = "aerobee", master: str = "local[*]", **confs: Any) -> Spa
     if PySpark or Java is missing.
     """
     demand_spark()
+    _demand_classic(master)
     warm = confs.pop("warm", True)
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
@@ -213,6 +214,27 @@ def session(app: str = "aerobee", master: str = "local[*]", **confs: Any) -> Spa
 
         _home.warming = warm_up(made)
     return made
+
+
+def _demand_classic(master: str) -> None:
+    """Raise SparkStartError where Spark would make a session of Spark Connect, or has made one.
+
+    Without this, the JVM would start first, and would then speak of a wrong master or of a wrong setting.
+    """
+    from pyspark.sql import is_remote
+
+    if master.startswith("sc://"):
+        why = f"{master} is a server of Spark Connect"
+    elif is_remote():
+        why = "this process has a session of Spark Connect"
+    elif "SPARK_REMOTE" in os.environ:
+        why = "SPARK_REMOTE names a server of Spark Connect"
+    else:
+        return
+    raise SparkStartError(
+        f"this needs Spark's classic API, and {why}",
+        hint="Use a master such as local[*] or spark://HOST:7077 in a process of its own, or session.connect().",
+    )
 
 
 def connect(master: str = "local[*]", app: str = "aerobee", **confs: Any) -> SparkSession:

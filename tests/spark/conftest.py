@@ -94,6 +94,14 @@ def fresh_cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def segmented_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two broker groups with segments of a megabyte for the tests of one file: there is something to archive."""
+    settings = {"mappedFileSizeCommitLog": str(1 << 20), "maxMessageSize": "100000"}
+    with Cluster(tmp_path_factory.mktemp("segmented"), settings=settings) as running:
+        yield running
+
+
 @pytest.fixture
 def replicated_cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Two groups of two replicas each for one test."""
