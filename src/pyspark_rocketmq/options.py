@@ -24,7 +24,7 @@ from aerobee.client.core import (
     with_profile,
 )
 from aerobee.errors import InvalidArgumentError
-from aerobee.model.numbers import NumberError, int_or, parse_int
+from aerobee.model.numbers import INT32_MAX, NumberError, int_or, parse_int
 
 # Keys that Spark itself puts into the map: for `load(path)`, for tables, for streaming sinks.
 _SPARKS_OWN: Final = frozenset(
@@ -100,6 +100,19 @@ def not_negative(value: str) -> int:
     return number
 
 
+def wait_ms(value: str) -> int:
+    """Return the milliseconds of a wait. Clocks cannot count longer ones, and nobody waits for them."""
+    number = not_negative(value)
+    if number > INT32_MAX:
+        raise ValueError(f"must be at most {INT32_MAX} milliseconds (24 days)")
+    return number
+
+
+def request_ms(value: str) -> int:
+    """Return the milliseconds of a wait that is not 0."""
+    return positive(value) and wait_ms(value)
+
+
 def _whole(value: str) -> int:
     try:
         return parse_int(value.strip())
@@ -173,8 +186,8 @@ COMMON: Final = (
     Option("secretKey", text, help="signs every request", secret=True),
     Option("securityToken", text, help="belongs to temporary keys", secret=True),
     *_TLS.values(),
-    Option("requestTimeoutMs", positive, 10_000, "how long one request may take"),
-    Option("retryTimeoutMs", not_negative, 60_000, "how long a task tries again while a broker is away"),
+    Option("requestTimeoutMs", request_ms, 10_000, "how long one request may take"),
+    Option("retryTimeoutMs", wait_ms, 60_000, "how long a task tries again while a broker is away"),
 )
 
 

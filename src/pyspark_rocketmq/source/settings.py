@@ -22,12 +22,12 @@ from pyspark_rocketmq.options import (
     duration_ms,
     endpoint_of,
     moment_ms,
-    not_negative,
     one_of,
     positive,
     read_options,
     size_bytes,
     text,
+    wait_ms,
 )
 from pyspark_rocketmq.source.offsets import EARLIEST, LATEST, read_assignment, read_offsets
 
@@ -117,7 +117,7 @@ SOURCE_OPTIONS: Final = (
     Option("minPartitions", positive, help="fewest tasks: queues are divided into smaller ranges"),
     Option("maxRecordsPerPartition", positive, help="most messages that a task reads"),
     Option("group", text, help="the consumer group that mirrors the progress of a stream"),
-    Option("longPollMs", not_negative, 500, "how long a stream waits for messages in one call"),
+    Option("longPollMs", wait_ms, 500, "how long a stream waits for messages in one call"),
     Option(
         "filterPushdown",
         boolean,

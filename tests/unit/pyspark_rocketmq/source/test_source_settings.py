@@ -117,6 +117,11 @@ def test_edges() -> None:
         ({"sql92": "n = 'x"}, "option sql92: .* is no SQL92 filter"),
         ({"sql92": "(" * 5000}, "option sql92: .* is no SQL92 filter"),
         ({"sql92": "n = 3 m = 4"}, "option sql92: .* goes on behind its end with 'm = 4', which brokers ignore"),
+        # Clocks cannot count so far.
+        ({"requestTimeoutMs": "9223372036854775807"}, "option requestTimeoutMs: .* must be at most 2147483647"),
+        ({"requestTimeoutMs": "0"}, "option requestTimeoutMs: '0' must be at least 1"),
+        ({"retryTimeoutMs": "2147483648"}, "option retryTimeoutMs: .* must be at most 2147483647"),
+        ({"longPollMs": "2147483648"}, "option longPollMs: .* must be at most 2147483647"),
         ({"tags": None}, "option tags: None is no value"),
         ({"failOnDataLoss": None}, "option failOnDataLoss: None is no value"),
     ],
