@@ -9,6 +9,7 @@ from pathlib import Path
 from aerobee.hot.log.properties import encode_properties
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, encode_command, request
+from aerobee.protocol.headers.pop import PopMessageRequestHeader
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.protocol.headers.send import SendMessageRequestHeaderV2
 
@@ -19,20 +20,20 @@ _OFFSET = 1_234_567_890_123_456_789
 BORN_MS = 1_763_200_000_000
 
 
-def _template(frame: bytes, codec: int, with_offset: bool) -> bytes:
+def _template(frame: bytes, codec: int, patched: int | None) -> bytes:
     if codec == JSON:
         opaque_at = frame.index(b'"opaque":%d' % OPAQUE) + len(b'"opaque":')
     else:
         # length 4, header length 4, code 2, language 1, version 2
         opaque_at = 13
         assert frame[opaque_at : opaque_at + 4] == struct.pack(">i", OPAQUE)
-    offset_at = frame.index(b"%d" % _OFFSET) if with_offset else -1
+    offset_at = -1 if patched is None else frame.index(b"%d" % patched)
     return struct.pack("=iiii", len(frame), opaque_at, 0 if codec == JSON else 1, offset_at) + frame
 
 
 def once_templates(path: Path, frames: Iterable[bytes]) -> None:
     """Write JSON frames, each to be sent once. Their opaque is `OPAQUE`."""
-    path.write_bytes(b"".join(_template(frame, JSON, False) for frame in frames))
+    path.write_bytes(b"".join(_template(frame, JSON, None) for frame in frames))
 
 
 def send_templates(
@@ -73,7 +74,7 @@ def send_templates(
         command.language = "JAVA"
         if sign is not None:
             sign(command)
-        parts.append(_template(encode_command(command), codec, with_offset=False))
+        parts.append(_template(encode_command(command), codec, None))
     path.write_bytes(b"".join(parts))
 
 
@@ -98,5 +99,20 @@ def pull_templates(
         )
         command = request(RequestCode.PULL_MESSAGE, header, opaque=OPAQUE, codec=codec)
         command.language = "JAVA"
-        parts.append(_template(encode_command(command), codec, with_offset=True))
+        parts.append(_template(encode_command(command), codec, _OFFSET))
+    path.write_bytes(b"".join(parts))
+
+
+def pop_templates(path: Path, topic: str, group: str, queues: int, batch: int) -> None:
+    """One pop per queue, as Apache's Java consumer asks. The time of its making is patched: Apache's broker refuses
+    one that is older than half a second."""
+    parts = []
+    for queue_id in range(queues):
+        header = PopMessageRequestHeader(
+            consumer_group=group, topic=topic, queue_id=queue_id, max_msg_nums=batch, invisible_time=120_000,
+            poll_time=0, born_time=BORN_MS, init_mode=0, exp_type="TAG", exp="*",
+        )  # fmt: skip
+        command = request(RequestCode.POP_MESSAGE, header, opaque=OPAQUE)
+        command.language = "JAVA"
+        parts.append(_template(encode_command(command), JSON, BORN_MS))
     path.write_bytes(b"".join(parts))

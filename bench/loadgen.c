@@ -4,16 +4,18 @@
  *
  *   loadgen HOST PORT TEMPLATES MODE CONNECTIONS WINDOW COUNT RATE SECONDS_MAX
  *
- * MODE send|once|pull|poll|e2e; once sends each template a single time, whichever connection is free (COUNT is at most
- * their number); a poll is a pull of the connection's own template again and again (templates that may be held
+ * MODE send|once|pull|poll|pop|e2e; once sends the templates one after the other, whichever connection is free, and begins again behind
+ * the last; a poll is a pull of the connection's own template again and again (templates that may be held
  * wait for a message), and COUNT counts messages. RATE 0 is closed loop: WINDOW requests in flight per connection; above 0 it is open loop: requests
  * leave on a fixed schedule whatever the answers do, and latency counts from the scheduled time; in between it sleeps, since a
  * generator that spins takes a core from the broker beside it. e2e sends at RATE over CONNECTIONS and
  * polls each template of a second file (TEMPLATES is SENDS,POLLS) by one connection more; latency is that of messages, from the time their send was
- * due, which their body carries, to their coming out of a poll.
+ * due, which their body carries, to their coming out of a poll. pop has one template for each request in flight (CONNECTIONS x WINDOW), each of
+ * a queue of its own: a queue's next pop leaves when the one before it is answered, until it gave COUNT / (CONNECTIONS x WINDOW) messages. COUNT
+ * counts messages. TEMPLATES is POPS,HEADS: the headers of the answers go into the second file, each behind its int32 length.
  *
  * Template file, repeated: int32 frame length, int32 opaque position, int32 opaque kind (0: 10 decimal digits, 1: 4 bytes
- * big-endian), int32 offset position (-1: none; 19 digits), then the frame.
+ * big-endian), int32 offset position (-1: none; 19 digits; of a pop 13 digits: the time of its making), then the frame.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -44,14 +46,18 @@ typedef struct {
     uint64_t next_opaque;
     int64_t *queue_offset; /* per template, for pulls */
     double *sent_at;       /* ring by opaque, for latency */
+    uint64_t *due;         /* of pops: the opaques of those that leave next */
+    long *got;             /* of pops: messages by place in the window */
+    int due_count;
 } Connection;
 
-static Template templates[1 << 17];
+static Template templates[1 << 19];
 static int template_count, send_count; /* of e2e: polls come behind the sends */
 static long answers, refused, messages, bytes_in;
 static long code_count[CODES];
-static int pull, poll_own, end_to_end, once;
-static long once_next;
+static int pull, poll_own, end_to_end, once, pop, window;
+static long once_next, pop_share;
+static FILE *heads;
 enum { BODY_AT = 88 }; /* in a record whose hosts are IPv4 */
 
 static void load_templates(const char *path) {
@@ -59,6 +65,7 @@ static void load_templates(const char *path) {
     if (!f) { perror(path); exit(2); }
     int32_t head[4];
     while (fread(head, sizeof head, 1, f) == 1) {
+        if (template_count == (int)(sizeof templates / sizeof *templates)) { fprintf(stderr, "too many templates\n"); exit(2); }
         Template *t = &templates[template_count++];
         t->length = head[0]; t->opaque_at = head[1]; t->opaque_kind = head[2]; t->offset_at = head[3];
         t->bytes = malloc(t->length);
@@ -85,6 +92,7 @@ static int patch_offset(unsigned char *p, const Template *t, int64_t value) {
 
 static int which_template(const Connection *c, uint64_t opaque) {
     if (once) return (int)(once_next++ % template_count);
+    if (pop) return c->number * window + (int)(opaque % window);
     if (end_to_end) return c->poller ? send_count + c->number : (int)(opaque % send_count);
     return (int)((poll_own ? (uint64_t)c->number : opaque) % template_count);
 }
@@ -95,7 +103,12 @@ static void put_request(Connection *c, double at) {
     unsigned char *p = c->out + c->out_used;
     int length = t->length, opaque_at = t->opaque_at;
     memcpy(p, t->bytes, length);
-    if (t->offset_at >= 0) {
+    if (pop) {
+        struct timespec wall;
+        clock_gettime(CLOCK_REALTIME, &wall);
+        uint64_t ms = (uint64_t)wall.tv_sec * 1000 + wall.tv_nsec / 1000000;
+        for (int i = 12; i >= 0; i--) { p[t->offset_at + i] = '0' + ms % 10; ms /= 10; }
+    } else if (t->offset_at >= 0) {
         length = patch_offset(p, t, c->queue_offset[which]);
         if (opaque_at > t->offset_at) opaque_at -= t->length - length;
     }
@@ -151,7 +164,14 @@ static void answer(Connection *c, const unsigned char *frame, int length) {
     if (!end_to_end) record_latency(now() - c->sent_at[index & (ring - 1)]);
     answers++; c->in_flight--;
     if (code >= 0 && code < CODES) code_count[code]++;
-    if (pull && (c->poller || !end_to_end)) {
+    if (pop) {
+        int32_t size = header;
+        if (code == 0 && (fwrite(&size, sizeof size, 1, heads) != 1 || fwrite(h, header, 1, heads) != 1)) { perror("heads"); exit(2); }
+        for (const unsigned char *body = end, *stop = frame + 4 + length; code == 0 && body + 4 < stop && be32(body) > 0; body += be32(body)) {
+            messages++; c->got[index % window]++;
+        }
+        if (c->got[index % window] < pop_share) c->due[c->due_count++] = index + window;
+    } else if (pull && (c->poller || !end_to_end)) {
         if (next >= 0) c->queue_offset[which_template(c, index)] = code == 0 || poll_own ? next : 0;
         const unsigned char *body = end, *stop = frame + 4 + length;
         while (code == 0 && body + 4 < stop) {
@@ -186,16 +206,23 @@ int main(int argc, char **argv) {
     if (argc != 10) { fprintf(stderr, "usage: loadgen HOST PORT TEMPLATES MODE CONNECTIONS WINDOW COUNT RATE SECONDS_MAX\n"); return 2; }
     end_to_end = !strcmp(argv[4], "e2e");
     once = !strcmp(argv[4], "once");
-    poll_own = end_to_end || !strcmp(argv[4], "poll");
-    pull = poll_own || !strcmp(argv[4], "pull");
-    char *polls = end_to_end ? strchr(argv[3], ',') : NULL;
-    if (end_to_end && (!polls || atof(argv[8]) <= 0)) { fprintf(stderr, "e2e wants SENDS,POLLS and a RATE\n"); return 2; }
-    if (polls) *polls++ = 0;
+    pop = !strcmp(argv[4], "pop");
+    poll_own = end_to_end || pop || !strcmp(argv[4], "poll");
+    pull = (poll_own && !pop) || !strcmp(argv[4], "pull");
+    char *second = end_to_end || pop ? strchr(argv[3], ',') : NULL;
+    if (end_to_end && (!second || atof(argv[8]) <= 0)) { fprintf(stderr, "e2e wants SENDS,POLLS and a RATE\n"); return 2; }
+    if (second) *second++ = 0;
     load_templates(argv[3]);
     send_count = template_count;
-    if (polls) load_templates(polls);
-    int senders = atoi(argv[5]), connections = senders + template_count - send_count, window = atoi(argv[6]);
+    if (end_to_end) load_templates(second);
+    window = atoi(argv[6]);
+    int senders = atoi(argv[5]), connections = senders + template_count - send_count;
     long count = atol(argv[7]), sent = 0;
+    if (pop) {
+        if (!second || template_count != senders * window) { fprintf(stderr, "pop wants POPS,HEADS and CONNECTIONS x WINDOW templates\n"); return 2; }
+        if (!(heads = fopen(second, "wb"))) { perror(second); return 2; }
+        pop_share = count / template_count;
+    }
     double rate = atof(argv[8]), seconds_max = atof(argv[9]);
     if (connections > MANY) { room = 1 << 20; ring = 1 << 12; }
     Connection *all = calloc(connections, sizeof *all);
@@ -206,6 +233,8 @@ int main(int argc, char **argv) {
         c->poller = i >= senders; c->number = c->poller ? i - senders : i; c->in = malloc(room); c->out = malloc(room);
         c->queue_offset = calloc(template_count, sizeof(int64_t)); c->sent_at = calloc(ring, sizeof(double));
         c->next_opaque = i; /* start each connection at another template */
+        c->due = calloc(window, sizeof(uint64_t)); c->got = calloc(window, sizeof(long));
+        while (pop && c->due_count < window) { c->due[c->due_count] = c->due_count; c->due_count++; }
         struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
         epoll_ctl(poll, EPOLL_CTL_ADD, c->fd, &e);
     }
@@ -219,6 +248,9 @@ int main(int argc, char **argv) {
                 Connection *c = &all[sent % senders];
                 put_request(c, start + sent / rate); sent++;
             }
+        } else if (pop) {
+            for (int i = 0; i < connections; i++)
+                while (all[i].due_count) { all[i].next_opaque = all[i].due[--all[i].due_count]; put_request(&all[i], t); sent++; }
         } else {
             for (int i = 0; i < connections; i++)
                 while (all[i].in_flight < window && (poll_own || sent < count)) { put_request(&all[i], t); sent++; }
@@ -231,6 +263,7 @@ int main(int argc, char **argv) {
         for (int i = 0; i < n; i++) read_answers(events[i].data.ptr);
     }
     double took = now() - start;
+    if (heads && fclose(heads)) { perror("heads"); return 2; }
     printf("{\"sent\":%ld,\"answers\":%ld,\"refused\":%ld,\"messages\":%ld,\"seconds\":%.6f,\"bytes_in\":%ld,", sent, answers, refused, messages, took, bytes_in);
     printf("\"per_second\":%.1f,\"p50_ms\":%.4f,\"p99_ms\":%.4f,\"p999_ms\":%.4f,\"max_ms\":%.4f,\"codes\":{", messages / took, percentile(0.5), percentile(0.99), percentile(0.999), latency_max * 1e3);
     int first = 1;
