@@ -16,6 +16,8 @@ PATH = (
     "access/gate",
     "broker/log/arrivals",
     "broker/pop/ackrequests",
+    "broker/pop/asked",
+    "broker/pop/checks",
     "broker/pop/driver",
     "broker/pop/entries",
     "broker/pop/ledger",

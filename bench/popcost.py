@@ -1,6 +1,6 @@
-"""Instructions of a message popped, and of one acknowledged alone or with its pop (docs/decisions/0005).
+"""Instructions of a message popped, and of one acknowledged with its pop (docs/decisions/0005).
 
-    .venv/bin/python bench/popcost.py [pop|batch|single]
+    .venv/bin/python bench/popcost.py [pop|batch]
 
 Frames go into a broker's connections in this process, so that the numbers hold no client, no kernel and no chance. Two
 runs of different lengths are subtracted: what starts and ends the process falls out, and what stores the messages and
@@ -16,10 +16,10 @@ import tempfile
 from aerobee.protocol.bodies.pop import BatchAck, BatchAckMessageRequestBody, bits_of
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, encode_command, request
-from aerobee.protocol.headers.pop import AckMessageRequestHeader, PopMessageRequestHeader
+from aerobee.protocol.headers.pop import PopMessageRequestHeader
 from aerobee.testing.callgrind import instructions
 
-KINDS = ("pop", "batch", "single")
+KINDS = ("pop", "batch")
 QUEUES, BATCH = 4, 32
 # Pops that are made, or acknowledged.
 SHORT, LONG = 40, 240
@@ -42,19 +42,6 @@ def _batch(head: dict[str, str], queue_id: int, start: int) -> bytes:
     )  # fmt: skip
     body = BatchAckMessageRequestBody("broker-a", (one,)).encode()
     return encode_command(request(RequestCode.BATCH_ACK_MESSAGE, body=body, opaque=1))
-
-
-def _singles(head: dict[str, str], queue_id: int, start: int) -> bytes:
-    frames = []
-    for offset in range(start, start + BATCH):
-        handle = (
-            f"{start} {head['popTime']} {head['invisibleTime']} {head['reviveQid']} 0 broker-a {queue_id} {offset}"
-        )
-        header = AckMessageRequestHeader(
-            consumer_group="G", topic="T", queue_id=queue_id, extra_info=handle, offset=offset
-        )
-        frames.append(encode_command(request(RequestCode.ACK_MESSAGE, header, opaque=1)))
-    return b"".join(frames)
 
 
 def _work(kind: str, pops: int) -> None:
@@ -90,8 +77,7 @@ def _work(kind: str, pops: int) -> None:
                     await asyncio.sleep(0)
                     heads += await client.answers() if kind != "pop" else []
             if kind != "pop":
-                make = _batch if kind == "batch" else _singles
-                made = [make(head.ext, number % QUEUES, number // QUEUES * BATCH) for number, head in enumerate(heads)]
+                made = [_batch(head.ext, number % QUEUES, number // QUEUES * BATCH) for number, head in enumerate(heads)]
                 assert len(made) == LONG
                 for number in range(pops):
                     client.channel.data_received(made[number])

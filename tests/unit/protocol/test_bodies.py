@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import aerobee.protocol.bodies as package
+from aerobee.broker.pop.strings import runs_in
 from aerobee.errors import RemoteProtocolError
 from aerobee.model.dataversion import DataVersion
-from aerobee.model.dialect import DialectError
+from aerobee.model.dialect import DialectError, loads_object
 from aerobee.model.queue import MessageQueue
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.bodies.base import Body
@@ -25,7 +26,7 @@ from aerobee.protocol.bodies.offsets import (
     QueueTimeSpan,
     ResetOffsetBody,
 )
-from aerobee.protocol.bodies.pop import BatchAck, bits_of
+from aerobee.protocol.bodies.pop import BatchAck, BatchAckMessageRequestBody, bits_of
 from aerobee.protocol.bodies.register import RegisterBrokerBody
 from aerobee.protocol.bodies.statictopic import TopicQueueMappingInfo
 from aerobee.protocol.bodies.topics import TopicConfigAndMappingSerializeWrapper, TopicConfigSerializeWrapper
@@ -103,11 +104,39 @@ def test_a_time_span_says_its_times_in_words_too() -> None:
 
 def test_acknowledged_offsets_are_bits() -> None:
     ack = BatchAck(start_offset=100, bits=bits_of(100, [100, 103, 116]))
-    assert ack.bits == "CQAB" and ack.offsets() == [100, 103, 116]
+    assert ack.bits == "CQAB" and runs_in(ack.set_bits(), 100) == [(100, 1), (103, 1), (116, 1)]
     assert BatchAck.decode(ack.encode()) == ack
-    assert BatchAck(bits=bits_of(0, [])).offsets() == []
+    assert BatchAck(bits=bits_of(0, [])).set_bits() == b""
     with pytest.raises(DialectError):
-        BatchAck(bits="!").offsets()
+        BatchAck(bits="!").set_bits()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"brokerName":"b","acks":[{"c":"g","t":"t","r":"1","so":7,"q":1,"rq":2,"pt":3,"it":4,"b":"Cw=="}]}',
+        b'{"acks":[{"so":true,"q":"7","c":null},null,{"so":1,"so":2,"x":[[{}]]}],"more":{}}',
+        b'{"acks":null}',
+        b"{}",
+        b'{"acks":[{"so":-9223372036854775808}]}',
+    ],
+)
+def test_many_acknowledgements_are_read_the_same_in_both_ways(text: bytes) -> None:
+    """What is not in the usual form is read as any body is."""
+    assert BatchAckMessageRequestBody.decode(text) == BatchAckMessageRequestBody.from_json(loads_object(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[]", b"null", b"1", b"{", b'{"acks":[{"so":1.5}]}', b'{"acks":[{"so":1.0}]}', b'{"acks":[{"so":"x"}]}',
+        b'{"acks":[{"so":9223372036854775808}]}', b'{"acks":[{"so":%s}]}' % (b"9" * 5_000), b'{"acks":[{"c":[7]}]}',
+        b'{"acks":[{"c":"\\ud800"}]}', b'{"acks":[{"c":"\xff"}]}', b'{"acks":%s}' % (b"[" * 5_000 + b"]" * 5_000),
+    ],
+)  # fmt: skip
+def test_acknowledgements_that_cannot_be_read_are_refused(text: bytes) -> None:
+    with pytest.raises(DialectError):
+        BatchAckMessageRequestBody.decode(text)
 
 
 TOPICS = {

@@ -15,13 +15,22 @@ from aerobee.broker.pop.checks import INVISIBLE_MAX_MS, check_queue
 from aerobee.broker.pop.driver import Pop
 from aerobee.broker.pop.records import ORDER_REVIVE_QUEUE, real_topic
 from aerobee.broker.pop.requests import UNSAID
-from aerobee.broker.pop.strings import parse_handle
+from aerobee.broker.pop.strings import parse_handle, runs_in
+from aerobee.hot.wire.frame import CODEC_JSON
+from aerobee.hot.wire.pop import PopAnswerForm
 from aerobee.model.numbers import int_or
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
 from aerobee.net.turns import Sliced, Slices
 from aerobee.protocol.bodies.pop import BatchAck, BatchAckMessageRequestBody
-from aerobee.protocol.codes import TELL_HELD_FIELD, PrivateRequestCode, RequestCode, ResponseCode
+from aerobee.protocol.codes import (
+    LANGUAGE,
+    TELL_HELD_FIELD,
+    VERSION,
+    PrivateRequestCode,
+    RequestCode,
+    ResponseCode,
+)
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.pop import (
@@ -39,6 +48,7 @@ _TOLD_IN_ALL: Final = 50_000
 _QUEUES_TOLD_MAX: Final = 20_000
 
 _NONE: Final = ChangeInvisibleTimeResponseHeader(pop_time=0, invisible_time=0, revive_qid=0)
+_form: Final = PopAnswerForm(LANGUAGE, VERSION)
 
 
 class AckHandlers:
@@ -90,7 +100,10 @@ class AckHandlers:
 
     @staticmethod
     def _acked(channel: Channel, command: Command, code: int, remark: str, told: dict[str, str] | None = None) -> None:
-        answer_later(channel, response(command, code, remark=remark or None, ext=told), command)
+        if code or remark or told or command.codec != CODEC_JSON:
+            answer_later(channel, response(command, code, remark=remark or None, ext=told), command)
+        elif not command.is_oneway:
+            channel.write(_form.done(command.opaque))
 
     def batch_ack(self, channel: Channel, command: Command) -> Command | None:
         """Acknowledge messages of several pops with one answer. What is of no topic or queue here is passed over."""
@@ -103,29 +116,28 @@ class AckHandlers:
         leases: list[Lease] = []
         count = 0
         for one in body.acks:
-            count += one.count()
+            bits = one.set_bits()
+            count += int.from_bytes(bits, "big").bit_count()
             if count > ACKS_MAX:
                 remark = f"more than {ACKS_MAX} messages are acknowledged by one request: send less at a time"
                 return response(command, ResponseCode.MESSAGE_ILLEGAL, remark=remark)
-            leases += self._leases(one)
+            self._add_leases(leases, one, bits)
         self._pop.ack_all(leases, lambda code, remark: self._acked(channel, command, code, remark))
         return None
 
-    def _leases(self, one: BatchAck) -> list[Lease]:
-        pop, kind = self._pop, int_or(one.retry, 0, 0, 2)
-        topic = real_topic(one.topic, one.consumer_group, kind)
-        if check_queue(pop.catalog, topic, one.queue_id, "") is not None:
-            return []
-        low, high = (
-            pop.store.min_offset(topic.encode(), one.queue_id),
-            pop.store.max_offset(topic.encode(), one.queue_id),
-        )
-        in_order, until_ms = one.revive_queue_id == ORDER_REVIVE_QUEUE, one.pop_time + one.invisible_time
-        return [
-            Lease(one.consumer_group, topic, one.queue_id, offset, one.pop_time, in_order, until_ms)
-            for offset in one.offsets()
-            if low <= offset < high
-        ]
+    def _add_leases(self, leases: list[Lease], one: BatchAck, bits: bytes) -> None:
+        """Add a lease for each run of messages that an entry names and that are there."""
+        pop, group, queue_id, pop_time = self._pop, one.consumer_group, one.queue_id, one.pop_time
+        topic = real_topic(one.topic, group, int_or(one.retry, 0, 0, 2))
+        if check_queue(pop.catalog, topic, queue_id, "") is not None:
+            return
+        name = topic.encode()
+        low, high = pop.store.min_offset(name, queue_id), pop.store.max_offset(name, queue_id)
+        in_order, until_ms = one.revive_queue_id == ORDER_REVIVE_QUEUE, pop_time + one.invisible_time
+        for offset, count in runs_in(bits, one.start_offset):
+            first, end = max(offset, low), min(offset + count, high)
+            if first < end:
+                leases.append(Lease(group, topic, queue_id, first, pop_time, in_order, until_ms, end - first))
 
     def change(self, channel: Channel, command: Command) -> Command | None:
         """Hide a message for another time. Its handle does not change, and goes on to be good."""

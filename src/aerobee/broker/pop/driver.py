@@ -25,7 +25,7 @@ from aerobee.broker.pop.waits import PopWaits
 from aerobee.broker.pop.window import Window
 from aerobee.broker.stats import BrokerStats
 from aerobee.broker.topics import Catalog
-from aerobee.model.names import is_retry_topic
+from aerobee.model.names import is_retry_topic, pop_retry_topic
 from aerobee.runtime.seams import Clock, Disk, Entropy
 from aerobee.store.messagestore import MessageStore
 
@@ -33,6 +33,8 @@ from aerobee.store.messagestore import MessageStore
 TOLD_MAX: Final = 1_000
 # By how much the clocks of two masters may differ.
 _SKEW_MS: Final = 10_000
+# So many names of retry topics are kept, which every pop asks for.
+_NAMES_MAX: Final = 10_000
 # A change may be of the last of so many messages of which no take is known.
 _GAP_MAX: Final = 10_000
 
@@ -73,6 +75,7 @@ class Pop:
         # Positions that may be told to the table of offsets, and where the log must be settled to before.
         self._kept: tuple[list[tuple[Window, int]], int] | None = None
         self.revive_queues = 8
+        self._retry_topics: dict[tuple[str, str], list[str]] = {}
         # When this broker began to serve: what was taken since cannot be lost.
         self._began_ms = 0
         # Pops, messages and acknowledgements since the start.
@@ -130,6 +133,16 @@ class Pop:
         queue = self._revive_queue = (self._revive_queue + 1) % self.revive_queues
         Tour(self, asked, queue).run()
 
+    def retry_topics(self, topic: str, group: str) -> list[str]:
+        """Return the names that the retry topics of a topic have; none for a retry topic."""
+        found = self._retry_topics.get((topic, group))
+        if found is None:
+            found = [] if is_retry_topic(topic) else [pop_retry_topic(topic, group, kind) for kind in (1, 2)]
+            if len(self._retry_topics) >= _NAMES_MAX:
+                self._retry_topics.clear()
+            self._retry_topics[topic, group] = found
+        return found
+
     def ack(self, lease: Lease, told: Told) -> None:
         """Acknowledge one message; `told` hears 0 when that is stored, also where the lease was over."""
         self.ack_all([lease], told)
@@ -139,7 +152,8 @@ class Pop:
         worst = 0
         for lease in leases:
             if lease.in_order:
-                worst = max(worst, self.orders.ack(lease))
+                for one in lease.each():
+                    worst = max(worst, self.orders.ack(one))
             else:
                 self._ack(lease)
         if worst:
@@ -148,8 +162,20 @@ class Pop:
             self.ledger.wait(told)
 
     def _ack(self, lease: Lease) -> None:
-        key = Key(lease.topic, lease.group, lease.queue_id)
+        key, count = Key(lease.topic, lease.group, lease.queue_id), lease.count
         window = self.table.windows.get(key)
+        if count > 1 and window is not None and window.ack_run(lease.offset, count, lease.pop_time):
+            self.acked += count
+            self.ledger.writer.ack(key, lease.pop_time, lease.offset, count)
+            if self.ledger.is_large:
+                self.ledger.cut()
+        elif count == 1:
+            self._ack_one(key, window, lease)
+        else:
+            for one in lease.each():
+                self._ack_one(key, self.table.windows.get(key), one)
+
+    def _ack_one(self, key: Key, window: Window | None, lease: Lease) -> None:
         if window is None or lease.offset >= window.taken:
             if not self._may_be_lost(lease):
                 return
@@ -159,7 +185,7 @@ class Pop:
         named = self.table.ack(window, lease.offset, lease.pop_time)
         if named >= 0:
             self.acked += 1
-            self.ledger.writer.ack(key, named, lease.offset)
+            self.ledger.writer.ack(key, named, lease.offset, 1)
             if self.ledger.is_large:
                 self.ledger.cut()
 

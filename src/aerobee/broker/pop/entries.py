@@ -91,13 +91,14 @@ class Writer:
         put_signed(out, following - start)
         put_offsets(out, offsets, start)
 
-    def ack(self, key: Key, pop_time: int, offset: int) -> None:
+    def ack(self, key: Key, pop_time: int, first: int, count: int) -> None:
+        """Say that messages were acknowledged that follow each other."""
         self._begin(ACK, key, pop_time)
         out = self._out
-        # One run, of one message.
+        # One run.
         out.append(1)
-        put_signed(out, offset)
-        out.append(1)
+        put_signed(out, first)
+        put_varint(out, count)
 
     def change(self, key: Key, pop_time: int, offset: int, deadline: int, *, suspend: bool) -> None:
         self._begin(CHANGE, key, pop_time)

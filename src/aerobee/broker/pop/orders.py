@@ -253,7 +253,11 @@ class PopOrders:
         offsets = info.offsets()
         if lease.offset not in offsets:
             return ResponseCode.MESSAGE_ILLEGAL
-        info.cm |= 1 << offsets.index(lease.offset)
+        bit = 1 << offsets.index(lease.offset)
+        if info.cm & bit:
+            # Said before. A request may say it thousands of times, and each would be a record.
+            return 0
+        info.cm |= bit
         if info.cm >= 1 << 63:
             info.cm -= 1 << 64  # Java's long
         queues[key.queue_id] = info.next_offset()

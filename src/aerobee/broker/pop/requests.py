@@ -19,12 +19,14 @@ from aerobee.broker.pop.driver import Pop
 from aerobee.broker.pop.strings import body_of, msg_offset_info, order_count_info, start_offset_info
 from aerobee.broker.refusal import Refusal
 from aerobee.errors import AerobeeError, InvalidArgumentError, StoreError
+from aerobee.hot.wire.frame import CODEC_JSON, FRAME_LENGTH_MAX, LENGTH_SIZE
+from aerobee.hot.wire.pop import PopAnswerForm
 from aerobee.model.names import pop_retry_topic
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
 from aerobee.net.turns import Sliced, Slices
-from aerobee.protocol.codes import RequestCode, ResponseCode
-from aerobee.protocol.command import Command, response
+from aerobee.protocol.codes import LANGUAGE, VERSION, RequestCode, ResponseCode
+from aerobee.protocol.command import Command, response, too_large
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.pop import (
     NotificationRequestHeader,
@@ -52,6 +54,7 @@ _QUEUES_A_SLICE: Final = 256
 # An attempt id is kept with every acknowledgement of its pop. Clients send 32 to 36 characters.
 ATTEMPT_ID_MAX: Final = 256
 
+_form: Final = PopAnswerForm(LANGUAGE, VERSION)
 _NONE: Final = PopMessageResponseHeader(pop_time=0, invisible_time=0, revive_qid=0, rest_num=0)
 
 
@@ -113,7 +116,7 @@ class PopHandlers:
             max(-1, header.queue_id),
             header.max_msg_nums,
             header.invisible_time,
-            header.init_mode == _MIN,
+            from_start=header.init_mode == _MIN,
             in_order=header.order,
             attempt_id=header.attempt_id,
             wait_until_s=self.wait_until_s(header.poll_time, header.born_time, now_s),
@@ -160,6 +163,9 @@ class PopHandlers:
         if result.code not in (0, ResponseCode.POLLING_FULL, ResponseCode.POLLING_TIMEOUT):
             answer_later(channel, response(command, result.code, _NONE, remark=result.remark), command)
             return
+        if not result.code and command.codec == CODEC_JSON and not header.order:
+            self._answer_found(channel, command, header, result)
+            return
         head = PopMessageResponseHeader(
             pop_time=result.pop_time,
             invisible_time=result.invisible_ms,
@@ -172,11 +178,36 @@ class PopHandlers:
         if result.code:
             answer_later(channel, response(command, result.code, head, remark=_EMPTY), command)
             return
-        body = body_of(result, header.topic, pop.broker_name)
-        for batch in result.batches:
-            size = sum(map(len, batch.buffers))
-            pop.stats.get(header.consumer_group, batch.topic, len(batch.offsets), size, pop.clock.now_ms())
+        body = b"".join(body_of(result, header.topic, pop.broker_name))
+        self._count(header, result)
         answer_later(channel, response(command, 0, head, body, remark="FOUND"), command)
+
+    def _answer_found(
+        self, channel: Channel, command: Command, header: PopMessageRequestHeader, result: PopResult
+    ) -> None:
+        """Answer with messages in the usual form, without a header as an object."""
+        parts = body_of(result, header.topic, self._pop.broker_name)
+        size = 0
+        for part in parts:
+            size += len(part)
+        self._count(header, result)
+        head = _form.found(
+            command.opaque, result.pop_time, result.invisible_ms, result.revive_queue, result.rest,
+            start_offset_info(result.batches), msg_offset_info(result.batches), size,
+        )  # fmt: skip
+        if len(head) - LENGTH_SIZE + size > FRAME_LENGTH_MAX:
+            reason = f"a frame of {len(head) + size} bytes is too large"
+            answer_later(channel, too_large(response(command), reason), command)
+        else:
+            channel.write(b"".join([head, *parts]))
+
+    def _count(self, header: PopMessageRequestHeader, result: PopResult) -> None:
+        stats, now_ms = self._pop.stats, self._pop.clock.now_ms()
+        for batch in result.batches:
+            size = 0
+            for buffer in batch.buffers:
+                size += len(buffer)
+            stats.get(header.consumer_group, batch.topic, len(batch.offsets), size, now_ms)
 
     # -- PEEK_MESSAGE
 

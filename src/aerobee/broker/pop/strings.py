@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from mypy_extensions import i64
+
 from aerobee.broker.pop.asked import PopBatch, PopResult
 from aerobee.broker.pop.records import NORMAL, ORDER_REVIVE_QUEUE, recoded, records_in
 from aerobee.errors import InvalidArgumentError
+from aerobee.hot.wire.pop import numbers_text
 from aerobee.model.numbers import INT32_MAX, NumberError, parse_int
 
 _LONG_MAX: Final = 2**63 - 1
+_FULL_BYTE: Final = 0xFF
 _PARTS_MIN: Final = 7
 
 
@@ -47,6 +51,33 @@ def parse_handle(text: str) -> Handle:
         raise InvalidArgumentError(f"the handle [{text[:80]}] cannot be read: {error}") from None
 
 
+def runs_in(bits: bytes, start: int) -> list[tuple[int, int]]:
+    """Return first and length of each run of set bits, the lowest bit first, where the first bit stands for `start`."""
+    runs: list[tuple[int, int]] = []
+    first: i64 = -1
+    at: i64 = 0
+    for place in range(len(bits)):
+        byte: i64 = bits[place]
+        if byte == _FULL_BYTE and first >= 0:
+            at += 8
+            continue
+        if byte == 0 and first < 0:
+            at += 8
+            continue
+        for _ in range(8):
+            if byte & 1:
+                if first < 0:
+                    first = at
+            elif first >= 0:
+                runs.append((start + int(first), int(at - first)))
+                first = -1
+            byte >>= 1
+            at += 1
+    if first >= 0:
+        runs.append((start + int(first), int(at - first)))
+    return runs
+
+
 def handle(start: int, result: PopResult, batch: PopBatch, broker_name: str, offset: int) -> str:
     """Return the handle of a message. RocketMQ: ExtraInfoUtil.buildExtraInfo."""
     return (
@@ -60,7 +91,7 @@ def start_offset_info(batches: Iterable[PopBatch]) -> str:
 
 
 def msg_offset_info(batches: Iterable[PopBatch]) -> str:
-    return ";".join([f"{one.kind} {one.queue_id} {','.join(map(str, one.offsets))}" for one in batches])
+    return ";".join([f"{one.kind} {one.queue_id} {numbers_text(one.offsets).decode()}" for one in batches])
 
 
 def order_count_info(batches: Iterable[PopBatch]) -> str:
@@ -73,7 +104,7 @@ def order_count_info(batches: Iterable[PopBatch]) -> str:
     return ";".join(parts)
 
 
-def body_of(result: PopResult, topic: str, broker_name: str) -> bytes:
+def body_of(result: PopResult, topic: str, broker_name: str) -> list[bytes | memoryview]:
     """Return the records of an answer: those of a retry topic under the name of the topic that was asked for."""
     parts: list[bytes | memoryview] = []
     name = topic.encode()
@@ -83,4 +114,4 @@ def body_of(result: PopResult, topic: str, broker_name: str) -> bytes:
             continue
         for offset, record in zip(batch.offsets, records_in(batch.buffers), strict=True):
             parts.append(recoded(record, name, handle(batch.start, result, batch, broker_name, offset)))
-    return b"".join(parts)
+    return parts

@@ -261,7 +261,10 @@ class PopTable:
         if window is None:
             return
         if entry.kind == entries.ACK:
-            for offset in entry.offsets:
+            offsets = entry.offsets
+            if isinstance(offsets, range) and window.ack_run(offsets.start, len(offsets), entry.pop_time):
+                return
+            for offset in offsets:
                 self.ack(window, offset, entry.pop_time)
         elif entry.kind == entries.CHANGE:
             self.change(window, entry.offsets[0], entry.pop_time, entry.deadline, suspend=entry.suspend)

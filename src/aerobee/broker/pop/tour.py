@@ -18,7 +18,7 @@ from aerobee.broker.pop.waits import ANY_QUEUE
 from aerobee.broker.pop.window import Window
 from aerobee.broker.topics import MESSAGE_TYPE, PRIORITY_FACTOR, PRIORITY_TYPE
 from aerobee.errors import AerobeeError, StoreError
-from aerobee.model.names import is_retry_topic, pop_retry_topic
+from aerobee.model.names import is_retry_topic
 from aerobee.model.numbers import int_or
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.codes import ResponseCode
@@ -65,11 +65,7 @@ class Tour:
         self._is_listed = False
         self._has_missed = False
         self._is_over = False
-        self._retry_topics = [
-            name
-            for name in (pop_retry_topic(asked.topic, asked.group), pop_retry_topic(asked.topic, asked.group, 2))
-            if not asked.in_order and not is_retry_topic(asked.topic)
-        ]
+        self._retry_topics: list[str] = [] if asked.in_order else pop.retry_topics(asked.topic, asked.group)
 
     def run(self) -> None:
         """Read from the first queue on."""

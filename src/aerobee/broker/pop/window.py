@@ -23,6 +23,7 @@ RETURNED: Final = 2
 # Its time is over, and its copy is on its way into the log.
 REVIVING: Final = 3
 _STATE: Final = 3
+_HELD_STATE: Final = b"\x01"
 # The next try does not count: CHANGE_MESSAGE_INVISIBLETIME with `suspend`.
 _SUSPENDED: Final = 4
 
@@ -153,7 +154,10 @@ class Window:
                 return
             self._skip(self.taken, start, RETURNED)
         if following > self.taken:
-            if isinstance(offsets, range) and not self.ahead and offsets == range(self.taken, following):
+            if (
+                isinstance(offsets, range) and not self.ahead
+                and offsets.start == self.taken and offsets.stop == following
+            ):  # fmt: skip
                 self._hold_all(following, pop_time, deadline)
                 return
             self._extend(following, pop_time, deadline)
@@ -176,9 +180,10 @@ class Window:
     def _hold_all(self, following: int, pop_time: int, deadline: int) -> None:
         """Hold everything from `taken` on: the usual take, which needs no look at a message."""
         count = following - self.taken
-        place = len(self._states)
-        self._extend(following, pop_time, deadline)
-        self._states[place:] = bytes([HELD]) * count
+        self._states += _HELD_STATE * count
+        self._pop_times += array("q", [pop_time]) * count
+        self._deadlines += array("q", [deadline]) * count
+        self.taken = following
         self.in_flight += count
 
     def _extend(self, following: int, pop_time: int, deadline: int) -> None:
@@ -241,6 +246,27 @@ class Window:
         if place == self._head:
             self._trim()
         return held_by or pop_time
+
+    def ack_run(self, first: int, count: int, pop_time: int) -> bool:
+        """Acknowledge messages that follow each other and are all held by that pop. Return False, and do nothing, where
+        one of them is not: `ack` then decides about each."""
+        place = self._head + first - self.base
+        end = place + count
+        if count <= 0 or first < self.base or first + count > self.taken:
+            return False
+        # Nothing but HELD will do: messages on their way back, or returned, or whose next try does not count, are rare.
+        times = self._pop_times
+        if times[place] != pop_time or self._states[place:end] != _HELD_STATE * count:
+            return False
+        if times[place:end] != times[place : place + 1] * count:
+            return False
+        self._states[place:end] = bytes(count)
+        self.in_flight -= count
+        if place == self._head:
+            self._head = end
+            self.base = first + count
+            self._trim()
+        return True
 
     def _may_ack(self, state: int, held_by: int, pop_time: int) -> bool:
         kind = state & _STATE
@@ -373,7 +399,7 @@ class Window:
         self._head = head
         if head == end:
             self._head = 0
-            self._deadlines, self._pop_times, self._states = array("q"), array("q"), bytearray()
+            del self._deadlines[:], self._pop_times[:], states[:]
         elif head >= _TRIM_FROM and head * 2 >= end:
             del self._deadlines[:head], self._pop_times[:head], states[:head]
             self._head = 0

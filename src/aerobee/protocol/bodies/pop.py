@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated, Any, Final, Self
 
-from aerobee.model.dialect import DialectError
+import msgspec
+
+from aerobee.model.dialect import DialectError, loads_object
+from aerobee.model.numbers import INT64_MAX, INT64_MIN
 from aerobee.protocol.bodies.base import Body, wire
 
 
@@ -25,22 +30,12 @@ class BatchAck(Body):
     invisible_time: int = wire("it", 0)
     bits: str = wire("b", "")
 
-    def count(self) -> int:
-        """Return how many offsets are acknowledged. Raises DialectError."""
-        return int.from_bytes(self._bytes()).bit_count()
-
-    def _bytes(self) -> bytes:
+    def set_bits(self) -> bytes:
+        """Return the bits as bytes, the lowest first: Java's BitSet.toByteArray. Raises DialectError."""
         try:
             return base64.b64decode(self.bits, validate=True)
         except (binascii.Error, ValueError):
             raise DialectError("<b> is not base64") from None
-
-    def offsets(self) -> list[int]:
-        """Return the acknowledged offsets. Raises DialectError."""
-        data, start = self._bytes(), self.start_offset
-        return [
-            start + 8 * place + bit for place, byte in enumerate(data) if byte for bit in range(8) if byte >> bit & 1
-        ]
 
 
 def bits_of(start_offset: int, offsets: Iterable[int]) -> str:
@@ -57,3 +52,27 @@ class BatchAckMessageRequestBody(Body):
 
     broker_name: str = ""
     acks: tuple[BatchAck, ...] = ()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Return the body of these bytes. Raises DialectError.
+
+        A body in the form that clients write is read at once into its types. Everything else is read as any body is.
+        """
+        try:
+            found: Any = _usual.decode(data)
+        except (ValueError, RecursionError):
+            return cls.from_json(loads_object(data))
+        return cls(found.brokerName, tuple([BatchAck(*msgspec.structs.astuple(one)) for one in found.acks]))
+
+
+_TYPES: Final[dict[type, Any]] = {str: str, int: Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]}
+_UsualAck: Final = msgspec.defstruct(
+    "_UsualAck",
+    [(one.metadata["wire"], _TYPES[type(one.default)], one.default) for one in dataclasses.fields(BatchAck)],
+    forbid_unknown_fields=True,
+)
+_UsualBody: Final = msgspec.defstruct(
+    "_UsualBody", [("brokerName", str, ""), ("acks", list[_UsualAck], [])], forbid_unknown_fields=True  # type: ignore[valid-type]
+)
+_usual: Final = msgspec.json.Decoder(_UsualBody)

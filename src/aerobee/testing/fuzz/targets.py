@@ -29,7 +29,7 @@ from aerobee.broker.pop.entries import Writer as PopWriter
 from aerobee.broker.pop.entries import read_entries
 from aerobee.broker.pop.orders import read_info
 from aerobee.broker.pop.snapshot import decode_picture, encode_picture
-from aerobee.broker.pop.strings import parse_handle
+from aerobee.broker.pop.strings import parse_handle, runs_in
 from aerobee.broker.pop.table import PopTable
 from aerobee.broker.topics.attributes import parse_attributes
 from aerobee.broker.transactions.halves import decode_op, half_of
@@ -372,7 +372,7 @@ def _pop() -> list[Target]:
 
 
 def _read_acks(data: bytes) -> object:
-    return [one.offsets() for one in BatchAckMessageRequestBody.decode(data).acks]
+    return [runs_in(one.set_bits(), one.start_offset) for one in BatchAckMessageRequestBody.decode(data).acks]
 
 
 def _read_order(data: bytes) -> object:

@@ -91,7 +91,7 @@ class PopStory(RuleBasedStateMachine):
         changed = named >= 0
         if changed:
             writer = Writer()
-            writer.ack(KEY, named, offset)
+            writer.ack(KEY, named, offset, 1)
             self._say(writer)
         if one is not None and one.state == RETURNED:
             assert changed == (pop_time > self.reset_time)
@@ -101,6 +101,24 @@ class PopStory(RuleBasedStateMachine):
             assert not changed
         if changed:
             self.model.pop(offset, None)
+
+    @rule(data=st.data(), count=st.integers(0, 14))
+    def ack_run(self, data: st.DataObject, count: int) -> None:
+        first = data.draw(st.integers(max(0, self.taken - 15), self.taken + 1))
+        one = self.model.get(first)
+        pop_time = data.draw(st.sampled_from([one.pop_time if one else 7, 7, self.now + 10_000_000]))
+        run = [self.model.get(offset) for offset in range(first, first + count)]
+        plain = all(each is not None and each.state == HELD and not each.suspended for each in run)
+        right = count > 0 and plain and all(each is not None and each.pop_time == pop_time for each in run)
+        done = self.window.ack_run(first, count, pop_time)
+        # Stragglers are acknowledged one by one.
+        assert done == right or (right and first in self.window.stragglers)
+        if done:
+            writer = Writer()
+            writer.ack(KEY, pop_time, first, count)
+            self._say(writer)
+            for offset in range(first, first + count):
+                del self.model[offset]
 
     @precondition(lambda self: self.model)
     @rule(data=st.data(), invisible=st.integers(0, 9_000), suspend=st.booleans(), right=st.booleans())
@@ -269,8 +287,20 @@ def test_an_ack_is_small() -> None:
     )
     before = len(writer.body())
     for offset in range(10_000_000, 10_000_032):
-        writer.ack(Key("orders", "billing", 3), 1_794_799_288_586, offset)
+        writer.ack(Key("orders", "billing", 3), 1_794_799_288_586, offset, 1)
     names = len("orders") + len("billing") + 2 + 1
     assert before <= 24 + 2 + names + 6
     assert (len(writer.body()) - before) / 32 <= 10
     assert writer.size >= len(writer.body()) - 8
+
+
+def test_an_ack_of_a_whole_pop_is_as_small_as_one() -> None:
+    writer, key = Writer(), Key("orders", "billing", 3)
+    writer.ack(key, 1_794_799_288_586, 10_000_000, 1)
+    one = len(writer.body())
+    writer.ack(key, 1_794_799_288_586, 10_000_001, 32)
+    assert len(writer.body()) - one <= 10
+    assert [(entry.pop_time, entry.offsets) for entry in read_entries(writer.body())] == [
+        (1_794_799_288_586, range(10_000_000, 10_000_001)),
+        (1_794_799_288_586, range(10_000_001, 10_000_033)),
+    ]
