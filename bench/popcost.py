@@ -77,7 +77,9 @@ def _work(kind: str, pops: int) -> None:
                     await asyncio.sleep(0)
                     heads += await client.answers() if kind != "pop" else []
             if kind != "pop":
-                made = [_batch(head.ext, number % QUEUES, number // QUEUES * BATCH) for number, head in enumerate(heads)]
+                made = [
+                    _batch(head.ext, number % QUEUES, number // QUEUES * BATCH) for number, head in enumerate(heads)
+                ]
                 assert len(made) == LONG
                 for number in range(pops):
                     client.channel.data_received(made[number])

@@ -308,13 +308,15 @@ class BrokerConfig(Settings):
         reloadable=True,
         doc="How many of 100 pops ask the retry topic first. The others ask it last.",
     )
+    # Apache's default is 0: a topic that is never empty then never gives a message again that was not acknowledged.
     pop_from_retry_probability_for_priority: int = setting(
-        0,
+        10,
         java="popFromRetryProbabilityForPriority",
         minimum=0,
         maximum=100,
         reloadable=True,
-        doc="The same for pops that take the queues of a topic by priority.",
+        doc="The same for pops that take the queues of a topic by priority. With 0, Apache's default, messages come "
+        "again only when all queues are empty.",
     )
 
     # Overload

@@ -117,6 +117,8 @@ class AckHandlers:
         count = 0
         for one in body.acks:
             bits = one.set_bits()
+            if not bits:
+                continue
             count += int.from_bytes(bits, "big").bit_count()
             if count > ACKS_MAX:
                 remark = f"more than {ACKS_MAX} messages are acknowledged by one request: send less at a time"

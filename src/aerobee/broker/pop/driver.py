@@ -33,6 +33,8 @@ from aerobee.store.messagestore import MessageStore
 TOLD_MAX: Final = 1_000
 # By how much the clocks of two masters may differ.
 _SKEW_MS: Final = 10_000
+# So many messages of one request are looked at, before it is searched which were stored by its time.
+_LOOKS_MAX: Final = 16
 # So many names of retry topics are kept, which every pop asks for.
 _NAMES_MAX: Final = 10_000
 # A change may be of the last of so many messages of which no take is known.
@@ -76,6 +78,9 @@ class Pop:
         self._kept: tuple[list[tuple[Window, int]], int] | None = None
         self.revive_queues = 8
         self._retry_topics: dict[tuple[str, str], list[str]] = {}
+        # Of one request, by topic, queue and time: up to where messages were stored by then; below 0, how often one may
+        # still be looked at before that is searched for.
+        self._lost_ends: dict[tuple[str, int, int], int] = {}
         # When this broker began to serve: what was taken since cannot be lost.
         self._began_ms = 0
         # Pops, messages and acknowledgements since the start.
@@ -150,6 +155,7 @@ class Pop:
     def ack_all(self, leases: list[Lease], told: Told) -> None:
         """Acknowledge messages together: one wait for all of them."""
         worst = 0
+        self._lost_ends.clear()
         for lease in leases:
             if lease.in_order:
                 for one in lease.each():
@@ -176,15 +182,19 @@ class Pop:
                 self._ack_one(key, self.table.windows.get(key), one)
 
     def _ack_one(self, key: Key, window: Window | None, lease: Lease) -> None:
+        is_first = False
         if window is None or lease.offset >= window.taken:
-            if not self._may_be_lost(lease):
+            if (window is not None and window.ahead_is_full) or not self._may_be_lost(lease):
                 return
             window = self._window_of_lost(key)
             if window is None:
                 return
+            is_first = not window.ahead
         named = self.table.ack(window, lease.offset, lease.pop_time)
         if named >= 0:
             self.acked += 1
+            if is_first:
+                self._say_where(key, window)
             self.ledger.writer.ack(key, named, lease.offset, 1)
             if self.ledger.is_large:
                 self.ledger.cut()
@@ -198,15 +208,35 @@ class Pop:
             return False
         if lease.pop_time > self._began_ms + _SKEW_MS:
             return False
-        queue = self.store.queues.find(lease.topic.encode(), lease.queue_id)
-        unit = None if queue is None else queue.unit(lease.offset)
+        # One request may name thousands of messages. Later ones were not stored earlier, so a search tells of all.
+        topic, asked = lease.topic.encode(), (lease.topic, lease.queue_id, lease.pop_time)
+        end = self._lost_ends.get(asked, -_LOOKS_MAX)
+        if end >= 0:
+            return lease.offset < end
+        self._lost_ends[asked] = end + 1
+        if end < -1:
+            return self._was_there(topic, lease.queue_id, lease.offset, lease.pop_time)
+        low, end = self.store.min_offset(topic, lease.queue_id), self.store.max_offset(topic, lease.queue_id)
+        while low < end:
+            middle = (low + end) // 2
+            if self._was_there(topic, lease.queue_id, middle, lease.pop_time):
+                low = middle + 1
+            else:
+                end = middle
+        self._lost_ends[asked] = end
+        return lease.offset < end
+
+    def _was_there(self, topic: bytes, queue_id: int, offset: int, at_ms: int) -> bool:
+        """Tell whether a message was stored by then. One that is not in memory is old."""
+        queue = self.store.queues.find(topic, queue_id)
+        unit = None if queue is None else queue.unit(offset)
         if unit is None:
             return False
         if self.store.log_end - unit[0] > self.store.reads.hot_bytes:
             return True
-        for _, record in queue_records(self.store, lease.topic.encode(), lease.queue_id, lease.offset, 1):
+        for _, record in queue_records(self.store, topic, queue_id, offset, 1):
             if record is not None:
-                return record.store_timestamp <= lease.pop_time
+                return record.store_timestamp <= at_ms
         return False
 
     def _window_of_lost(self, key: Key) -> Window | None:
@@ -220,10 +250,12 @@ class Pop:
                 start = self.store.min_offset(key.topic.encode(), key.queue_id)
             window = self.table.window(key, start)
             self.offsets.popped = self.position
-        # The journal may have no take of this queue. It must know where the window begins: what follows is beyond that.
+        return window
+
+    def _say_where(self, key: Key, window: Window) -> None:
+        """Let the journal know where a window begins of which it may have no take: what follows is beyond that."""
         now_ms = self.clock.now_ms()
         self.ledger.writer.take(key, now_ms, now_ms, window.taken, window.taken, ())
-        return window
 
     def change(
         self, lease: Lease, invisible_ms: int, told: Callable[[int, int], None], *, suspend: bool = False
@@ -231,6 +263,7 @@ class Pop:
         """Hide a message for another time from now on. `told` hears the code, and the new deadline, when it is stored;
         -1 where that lease is over."""
         now_ms = self.clock.now_ms()
+        self._lost_ends.clear()
         if lease.in_order:
             deadline = self.orders.change(lease, now_ms + invisible_ms)
         else:
@@ -253,6 +286,7 @@ class Pop:
         window = self._window_of_lost(key)
         if window is None or lease.offset - window.taken > _GAP_MAX or lease.pop_time <= window.reset_time:
             return None
+        self._say_where(key, window)
         if lease.offset not in window.ahead:
             at = lease.offset
             self.table.take(window, at, at + 1, (at,), lease.pop_time, deadline)
@@ -327,7 +361,7 @@ class Pop:
 
     def reset(self, window: Window, offset: int) -> None:
         """Go on from an offset."""
-        key = Key(window.topic, window.group, window.queue_id)
+        key = window.key
         self.table.reset(window, offset, self.clock.now_ms())
         self.orders.moved(key, offset, is_reset=True)
         self.ledger.writer.reset(key, offset, window.reset_time)

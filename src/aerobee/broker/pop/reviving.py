@@ -114,7 +114,7 @@ class Reviver:
         pop = self._pop
         for window, offset in gone:
             pop.table.revived(window, (offset,))
-            pop.ledger.writer.done(_key(window), (offset,), pop.clock.now_ms())
+            pop.ledger.writer.done(window.key, (offset,), pop.clock.now_ms())
         if gone:
             pop.ledger.said()
 
@@ -146,7 +146,7 @@ class Reviver:
         later: list[_Due] = []
         for due, record_data in zip(found, data, strict=True):
             window, offset = due.window, due.offset
-            if pop.table.windows.get(_key(window)) is not window or window.state_of(offset) != REVIVING:
+            if pop.table.windows.get(window.key) is not window or window.state_of(offset) != REVIVING:
                 continue  # acknowledged, reset or deleted meanwhile
             record = _record(record_data, window, offset)
             if record is None:
@@ -183,7 +183,7 @@ class Reviver:
             by_window.setdefault(due.window, []).append(due.offset)
         now_ms = pop.clock.now_ms()
         for window, offsets in by_window.items():
-            pop.ledger.writer.done(_key(window), tuple(offsets), now_ms)
+            pop.ledger.writer.done(window.key, tuple(offsets), now_ms)
         self._is_busy = True
 
         def done(code: int, remark: str) -> None:
@@ -271,7 +271,3 @@ def _record(data: bytes | None, window: Window, offset: int) -> Record | None:
     except CorruptLogError:
         return None
     return record if record.topic == window.topic.encode() and record.queue_offset == offset else None
-
-
-def _key(window: Window) -> Key:
-    return Key(window.topic, window.group, window.queue_id)

@@ -84,9 +84,18 @@ class Tour:
     def _order(self) -> list[PopPlace]:
         """Return the queues to visit, the first one last. RocketMQ: PopMessageProcessor.popMsgFromTopic."""
         pop, asked = self._pop, self._asked
-        config = pop.config()
         topic = pop.catalog.find(asked.topic)
         queues = 0 if topic is None else topic.read_queue_nums
+        retries: list[PopPlace] = []
+        kind = RETRY_V1
+        for name in self._retry_topics:
+            found = pop.catalog.find(name)
+            if found is not None:
+                retries += [PopPlace(kind, name, number) for number in range(found.read_queue_nums)]
+            kind = RETRY_V2
+        if not retries and 0 <= asked.queue_id < queues:
+            return [PopPlace(NORMAL, asked.topic, asked.queue_id)]
+        config = pop.config()
         by_priority = topic is not None and self._takes_by_priority(topic)
         if asked.queue_id == ANY_QUEUE:
             step = -1 if config.priority_order_asc else 1
@@ -98,11 +107,6 @@ class Tour:
         else:
             # While a pop waited, its queue may have gone. What was taken from it then could not be acknowledged.
             own = [PopPlace(NORMAL, asked.topic, asked.queue_id)] if asked.queue_id < queues else []
-        retries = []
-        for kind, name in zip((RETRY_V1, RETRY_V2), self._retry_topics, strict=False):
-            found = pop.catalog.find(name)
-            if found is not None:
-                retries += [PopPlace(kind, name, number) for number in range(found.read_queue_nums)]
         order = own
         if retries:
             percent = config.pop_from_retry_probability
@@ -206,7 +210,7 @@ class Tour:
         pop, start = self._pop, window.taken
         now_ms = pop.clock.now_ms()
         pop.table.take(window, start, following, (), now_ms, now_ms)
-        pop.ledger.writer.take(_key(window), now_ms, now_ms, start, following, ())
+        pop.ledger.writer.take(window.key, now_ms, now_ms, start, following, ())
         pop.ledger.said()
 
     def _take_next(self, place: PopPlace, window: Window, rounds: int) -> bool:
@@ -257,7 +261,7 @@ class Tour:
             if not self._result.batches:
                 self._tell(PopResult(ResponseCode.SYSTEM_ERROR, remark=outcome.message))
                 return
-        elif pop.table.windows.get(_key(window)) is window and self._result.pop_time > window.floor:
+        elif pop.table.windows.get(window.key) is window and self._result.pop_time > window.floor:
             try:
                 if not took(outcome):
                     return
@@ -277,7 +281,7 @@ class Tour:
             gone = (first,)
         if gone:
             pop.table.revived(window, gone)
-            pop.ledger.writer.done(_key(window), gone, pop.clock.now_ms())
+            pop.ledger.writer.done(window.key, gone, pop.clock.now_ms())
             pop.ledger.said()
         again, count = window.returned_run(max(1, self._room))
         if again < 0 or self._room <= 0:
@@ -320,7 +324,7 @@ class Tour:
         pop_time, deadline = result.pop_time, result.pop_time + self._asked.invisible_ms
         ahead = window.ahead.intersection(offsets) if window.ahead else None
         pop.table.take(window, start, following, told, pop_time, deadline)
-        pop.ledger.writer.take(_key(window), pop_time, deadline, start, following, told)
+        pop.ledger.writer.take(window.key, pop_time, deadline, start, following, told)
         pop.ledger.said()
         batch = PopBatch(place.kind, place.topic, place.queue_id, start, offsets, buffers)
         if ahead:
@@ -439,10 +443,6 @@ class Tour:
         if not self._is_visiting and not self._is_over:
             self._result.code = POLLING_TIMEOUT
             self._tell(self._result)
-
-
-def _key(window: Window) -> Key:
-    return Key(window.topic, window.group, window.queue_id)
 
 
 def _without(batch: PopBatch, ahead: set[int]) -> PopBatch:

@@ -16,6 +16,8 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from aerobee.broker.pop.entries import Key
+
 # What a message is. The third is for messages that nobody has: their reader was gone before it was answered.
 FREE: Final = 0
 HELD: Final = 1
@@ -59,6 +61,7 @@ class Window:
         self.topic = topic
         self.group = group
         self.queue_id = queue_id
+        self.key = Key(topic, group, queue_id)
         # The offset of the arrays' entry `_head`.
         self.base = offset
         # Everything below was handed out or skipped.
@@ -94,6 +97,10 @@ class Window:
     @property
     def is_full(self) -> bool:
         return len(self._states) - self._head >= IN_FLIGHT_MAX
+
+    @property
+    def ahead_is_full(self) -> bool:
+        return len(self.ahead) >= AHEAD_MAX
 
     @property
     def size_in_bytes(self) -> int:

@@ -73,6 +73,8 @@ _UsualAck: Final = msgspec.defstruct(
     forbid_unknown_fields=True,
 )
 _UsualBody: Final = msgspec.defstruct(
-    "_UsualBody", [("brokerName", str, ""), ("acks", list[_UsualAck], [])], forbid_unknown_fields=True  # type: ignore[valid-type]
+    "_UsualBody",
+    [("brokerName", str, ""), ("acks", list[_UsualAck], [])],
+    forbid_unknown_fields=True,  # type: ignore[valid-type]
 )
 _usual: Final = msgspec.json.Decoder(_UsualBody)

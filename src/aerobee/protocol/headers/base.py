@@ -73,7 +73,8 @@ _AT = re.compile(r"at `\$\.(\w+)`")
 
 def decode_header(cls: type[H], source: HasExt | Mapping[str, str]) -> H:
     """Return the header of a command. Raises InvalidHeaderError with the wire name of a missing or wrong field."""
-    ext = source if isinstance(source, Mapping) else source.ext
+    # Nearly always it is a command; to ask whether it is a mapping costs as much as to read a field.
+    ext: Mapping[str, str] = getattr(source, "ext", source)
     try:
         return msgspec.convert(ext, cls, strict=False)
     except msgspec.ValidationError:

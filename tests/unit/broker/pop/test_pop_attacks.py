@@ -9,6 +9,7 @@ from aerobee.broker.pop import Key
 from aerobee.broker.pop.ackrequests import AckHandlers
 from aerobee.broker.pop.asked import Lease
 from aerobee.broker.pop.table import PopTable
+from aerobee.broker.pop.window import AHEAD_MAX
 from aerobee.model.topic import TopicConfig
 from aerobee.net.turns import Sliced
 from aerobee.protocol.bodies.pop import BatchAck
@@ -32,7 +33,7 @@ from aerobee.testing.popkit import (
     store,
     with_topic,
 )
-from aerobee.testing.storekit import small_config
+from aerobee.testing.storekit import draft, small_config
 
 ASYNC = small_config(segment=1 << 20, sync=False)
 _DAY_MS = 24 * 3_600_000
@@ -430,3 +431,75 @@ def test_an_offset_that_is_far_away_costs_no_memory(offset: int) -> None:
         assert len(await pop(kit, count=8)) == 3
 
     run_broker(main, store_config=ASYNC)
+
+
+def test_what_nobody_holds_is_acknowledged_in_small_records(caplog: pytest.LogCaptureFixture) -> None:
+    """Thousands of single messages that were never handed out. Each would be a record of a lost take."""
+
+    async def main(kit: BrokerKit) -> None:
+        with_topic(kit)
+        for _ in range(40):
+            kit.store.append([draft(b"x", b"T") for _ in range(512)])
+        one = (await pop(kit, count=1))[0]
+        start, end = kit.store.log_end, kit.store.max_offset(b"T", 0)
+        every_other = list(range(1, end, 2))
+        for _ in range(2):
+            assert (await batch_ack(kit, batch_entry(one, every_other))).code == 0
+        window = kit.broker.pop.table.windows[Key("T", "G", 0)]
+        assert len(window.ahead) == AHEAD_MAX, "no more are remembered"
+        # What is acknowledged costs about ten bytes, and the second time nothing.
+        assert kit.store.log_end - start < 25 * AHEAD_MAX
+        await kit.pass_time(1)
+        assert "is not stored now" not in caplog.text, "no record was too large for a message"
+        assert await ack(kit, one) == 0
+
+    run_broker(main)
+
+
+def test_repeated_acknowledgements_in_order_write_once() -> None:
+    async def main(kit: BrokerKit) -> None:
+        with_topic(kit)
+        store(kit, 8)
+        found = await pop(kit, order=True, attempt_id="a")
+        entry = batch_entry(found[0], [1, 2, 3])
+        assert (await batch_ack(kit, entry)).code == 0
+        end = kit.store.log_end
+        assert (await batch_ack(kit, *[entry] * 200)).code == 0
+        assert kit.store.log_end == end, "they say nothing new"
+        # The first is left: it holds the others back until it comes again.
+        assert (await batch_ack(kit, batch_entry(found[0], [0, 4, 5, 6, 7]))).code == 0
+        store(kit, 1)
+        assert await bodies(kit, order=True, attempt_id="b") == [b"8"]
+
+    run_broker(main)
+
+
+def test_a_batch_that_is_right_in_parts() -> None:
+    """Messages of a pop that were acknowledged, changed, or taken by others are each decided about."""
+
+    async def main(kit: BrokerKit) -> None:
+        with_topic(kit)
+        assert kit.state.catalog.group("H") is not None
+        store(kit, 40)
+        first = await pop(kit, count=16, invisible_ms=1_000)
+        second = await pop(kit, count=16, invisible_ms=60_000)
+        assert await ack(kit, first[3]) == 0
+        assert (await change(kit, first[5], 9_000)).code == 0
+        assert (await change(kit, first[6], 9_000, suspend=True)).code == 0
+        # Another group, and a time that no pop had, hold nothing of it.
+        assert (await batch_ack(kit, batch_entry(first[0], list(range(16)), group="H"))).code == 0
+        parts = first[0].handle.split(" ")
+        other = Popped(first[0].record, "T", 0, 0, " ".join([parts[0], str(int(parts[1]) - 1), *parts[2:]]))
+        assert (await batch_ack(kit, batch_entry(other, list(range(16))))).code == 0
+        assert kit.broker.pop.table.in_flight == 31
+        # What the first pop holds, and beyond it what the second does, what nobody does and what is not there.
+        assert (await batch_ack(kit, batch_entry(first[0], [*range(1, 16), *range(16, 100)]))).code == 0
+        held = kit.broker.pop.table.windows[Key("T", "G", 0)].held()
+        by_second = {one.offset for one in second} if second[0].handle.split(" ")[1] != parts[1] else set()
+        assert {offset for offset, _, _ in held} == {0} | by_second
+        await kit.pass_time(2, 0.05)
+        again = _again(kit)
+        assert {offset for offset, _, _ in again.broker.pop.table.windows[Key("T", "G", 0)].held()} == by_second
+        again.close()
+
+    run_broker(main, store_config=ASYNC, close=False)

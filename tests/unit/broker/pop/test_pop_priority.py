@@ -100,11 +100,28 @@ def test_other_topics_give_all_queues_their_turn(attributes: Mapping[str, str]) 
     run_broker(main)
 
 
-def test_retries_come_last() -> None:
-    """Unless popFromRetryProbabilityForPriority says otherwise."""
+def test_a_topic_that_is_never_empty_gives_retries_too() -> None:
+    """At Apache's broker they would wait for ever, unless popFromRetryProbabilityForPriority is set."""
 
     async def main(kit: BrokerKit) -> None:
         _with_priorities(kit)
+        store(kit, 1, 3)
+        await pop(kit, invisible_ms=1_000)
+        await kit.pass_time(2, 0.05)
+        found = []
+        for _ in range(100):
+            # There is always more of the highest priority than a pop takes.
+            store(kit, 2, 3)
+            found += [one.topic for one in await pop(kit, count=1)]
+        assert found.count("%RETRY%G_T") == 1, "it comes, and once"
+        assert found.index("%RETRY%G_T") < 50
+
+    run_broker(main)
+
+
+def test_retries_come_last_where_the_broker_says_so() -> None:
+    async def main(kit: BrokerKit) -> None:
+        _with_priorities(kit, pop_from_retry_probability_for_priority=0)
         store(kit, 1, 3)
         await pop(kit, invisible_ms=1_000)
         await kit.pass_time(2, 0.05)
