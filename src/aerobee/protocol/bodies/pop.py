@@ -66,15 +66,13 @@ class BatchAckMessageRequestBody(Body):
         return cls(found.brokerName, tuple([BatchAck(*msgspec.structs.astuple(one)) for one in found.acks]))
 
 
-_TYPES: Final[dict[type, Any]] = {str: str, int: Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]}
-_UsualAck: Final = msgspec.defstruct(
+_types: Final[dict[type, Any]] = {str: str, int: Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]}
+_usual_ack: Any = msgspec.defstruct(
     "_UsualAck",
-    [(one.metadata["wire"], _TYPES[type(one.default)], one.default) for one in dataclasses.fields(BatchAck)],
+    [(one.metadata["wire"], _types[type(one.default)], one.default) for one in dataclasses.fields(BatchAck)],
     forbid_unknown_fields=True,
 )
-_UsualBody: Final = msgspec.defstruct(
-    "_UsualBody",
-    [("brokerName", str, ""), ("acks", list[_UsualAck], [])],
-    forbid_unknown_fields=True,  # type: ignore[valid-type]
+_usual_acks: Any = list[_usual_ack]
+_usual: Final = msgspec.json.Decoder(
+    msgspec.defstruct("_UsualBody", [("brokerName", str, ""), ("acks", _usual_acks, [])], forbid_unknown_fields=True)
 )
-_usual: Final = msgspec.json.Decoder(_UsualBody)
