@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -74,7 +74,8 @@ _AT = re.compile(r"at `\$\.(\w+)`")
 def decode_header(cls: type[H], source: HasExt | Mapping[str, str]) -> H:
     """Return the header of a command. Raises InvalidHeaderError with the wire name of a missing or wrong field."""
     # Nearly always it is a command; to ask whether it is a mapping costs as much as to read a field.
-    ext: Mapping[str, str] = getattr(source, "ext", source)
+    given: Any = source
+    ext: Mapping[str, str] = getattr(given, "ext", given)
     try:
         return msgspec.convert(ext, cls, strict=False)
     except msgspec.ValidationError:

@@ -344,7 +344,7 @@ def _pop() -> list[Target]:
     writer = PopWriter()
     writer.take(key, 1_000, 61_000, 5, 40, range(8, 40))
     writer.take(key, 1_001, 61_000, 40, 44, (40, 43))
-    writer.ack(key, 1_000, 9)
+    writer.ack(key, 1_000, 9, 1)
     writer.change(key, 1_000, 10, 70_000, suspend=True)
     writer.done(key, (13,), 2_000)
     writer.reset(key, 7, 3_000)
