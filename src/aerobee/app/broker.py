@@ -59,6 +59,7 @@ from aerobee.telemetry.stdlog import get_log
 if TYPE_CHECKING:
     from aerobee.app.grpcfront import GrpcFront
     from aerobee.app.replica import GroupRoot
+    from aerobee.replication.settings import ProcessStart
 
 # Between two ticks: while requests come, and when none came since the last tick.
 _TICK_S = 0.02
@@ -89,17 +90,14 @@ class BrokerNode:
         descriptors: int | None = None,
         net: Net | None = None,
         coordinator: Coordinator | None = None,
-        boot_id: str = "",
-        start_id: str = "",
-        number_of: Callable[[str], int] = lambda path: 0,
+        start: ProcessStart | None = None,
         group_clock: Clock | None = None,
         metrics: MetricsConfig | None = None,
         access: AccessConfig | None = None,
         origins: Mapping[str, str] | None = None,
     ) -> None:
         """`descriptors` is how many files may be open at once; None stands for any number. With `coordinator` the
-        broker is a replica of its group; `boot_id` changes with each start of the machine, and `start_id` with each
-        of the process. `number_of` returns what the disk numbers a directory by. `group_clock` is the time of leases,
+        broker is a replica of its group, and `start` tells it which start this is. `group_clock` is the time of leases,
         where tests move the other one."""
         require_honoured(config, store_config, coordinated=coordinator is not None)
         self.config = config
@@ -135,8 +133,7 @@ class BrokerNode:
 
             self.group = GroupRoot(
                 self, coordinator, config, store_config, disk, group_clock or clock, entropy,
-                boot_id=boot_id, start_id=start_id, number_of=number_of, client=self.client,
-                tasks=self._tasks, net=net, secret=group_secret(access, config),
+                start=start, client=self.client, tasks=self._tasks, net=net, secret=group_secret(access, config),
             )  # fmt: skip
         self._admin = ReplicaRequests(config, self.group, self._tasks)
         # Called with a broker that was built anew, because the one before lost its role.

@@ -26,6 +26,7 @@ from aerobee.replication.identity import Prepared, prepare
 from aerobee.replication.metrics import replica_families
 from aerobee.replication.port import HaPort
 from aerobee.replication.replica import Replica, ReplicaSettings
+from aerobee.replication.settings import ProcessStart
 from aerobee.replication.values import ReplicaMember
 from aerobee.runtime.clock import BootClock, SystemClock
 from aerobee.runtime.net import RealNet
@@ -79,9 +80,7 @@ class GroupRoot:
         clock: Clock,
         entropy: Entropy,
         *,
-        boot_id: str,
-        start_id: str = "",
-        number_of: Callable[[str], int] = lambda path: 0,
+        start: ProcessStart | None,
         client: RemotingClient,
         tasks: Tasks,
         net: Net | None = None,
@@ -97,9 +96,7 @@ class GroupRoot:
         self._disk = disk
         self._clock = clock
         self._entropy = entropy
-        self._boot_id = boot_id
-        self._start_id = start_id
-        self._number_of = number_of
+        self._start = start or ProcessStart()
         self._net: Net = net or RealNet()
         self._tasks = tasks
         self._forwarder = Forwarder(client, clock, tasks)
@@ -139,8 +136,8 @@ class GroupRoot:
         try:
             self._prepared = prepare(
                 self._disk, root, self._store_config, self._entropy,
-                cluster=self._config.cluster_name, group=self._config.broker_name, boot_id=self._boot_id,
-                start_id=self._start_id, number_of=self._number_of,
+                cluster=self._config.cluster_name, group=self._config.broker_name, boot_id=self._start.boot_id,
+                start_id=self._start.start_id, number_of=self._start.number_of,
             )  # fmt: skip
         finally:
             lock.release()
@@ -157,8 +154,8 @@ class GroupRoot:
             group=self._config.broker_name,
             address=self._host.address,
             ha_address=self._ha_address,
-            boot_id=self._boot_id,
-            start_id=self._start_id,
+            boot_id=self._start.boot_id,
+            start_id=self._start.start_id,
             min_in_sync=self._store_config.min_in_sync_replicas,
             release=__version__,
             secret=self._secret,

@@ -18,6 +18,7 @@ from aerobee.coordination.config import CoordinationConfig
 from aerobee.errors import AerobeeError, ConfigError, StoreDamagedError
 from aerobee.namesrv.config import KV_CONFIG_PATH, NamesrvConfig
 from aerobee.net.config import TlsConfig
+from aerobee.replication.settings import ProcessStart
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
@@ -137,8 +138,8 @@ async def serve_broker(
         ids = unique_ids(config.broker_ip1, clock, entropy)
         broker = BrokerNode(
             config, store_config, disk, clock, entropy, host=options.host, unique_id=ids, tls=loaded.get(TlsConfig),
-            descriptors=descriptor_limit(), coordinator=_coordinator(loaded, config), boot_id=boot_id(),
-            start_id=entropy.token(16).hex(), number_of=directory_number,
+            descriptors=descriptor_limit(), coordinator=_coordinator(loaded, config),
+            start=ProcessStart(boot_id=boot_id(), start_id=entropy.token(16).hex(), number_of=directory_number),
             metrics=safe_metrics(loaded, insecure=options.insecure), access=loaded.get(AccessConfig),
             origins=loaded.origins,
         )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from aerobee.dashboard import pages as _pages  # noqa: F401 - it fills the tables of the registry
+from aerobee.dashboard.asking import TITLES, is_api, may_be_mended, path_of, status_of_error, until_left, way_back
 from aerobee.dashboard.auditing import AuditTrail
 from aerobee.dashboard.blocks import Note, PageLink, WebPage
 from aerobee.dashboard.callers import Callers, WebCaller, WrongRequestError, collected, given_words, lasts
@@ -41,14 +41,6 @@ from aerobee.dashboard.registry import (
 from aerobee.dashboard.rendering import Renderer
 from aerobee.dashboard.security import LoginThrottle, Origins, Person, Role
 from aerobee.errors import AerobeeError, InvalidArgumentError, TransportError
-from aerobee.errors.codes import (
-    AuthNotExistError,
-    GroupNotExistError,
-    NoPermissionError,
-    QueryNotFoundError,
-    TopicNotExistError,
-)
-from aerobee.protocol.codes import ResponseCode
 from aerobee.runtime.seams import Clock, Entropy
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import get_log
@@ -131,7 +123,7 @@ class Web:
             try:
                 page = await until_left(request, entry.show(view))
             except AerobeeError as error:
-                if entry.form is None or not _is_mended(request, error):
+                if entry.form is None or not may_be_mended(request, error):
                     return self._error(request, caller, error)
                 status, why = status_of_error(error), Note("problem", self._words_of(error, view), "bad")
                 page = WebPage(entry.title, [entry.form(view), why], view.data.snapshot.problems)
@@ -230,7 +222,7 @@ class Web:
     def _error(self, request: Request, caller: WebCaller, error: AerobeeError) -> Response:
         status = status_of_error(error)
         words = error.message if caller.person is None else self._named(error, caller.person)
-        return self._say(request, caller, status, _TITLES.get(status, "It was refused"), words, error.hint or "")
+        return self._say(request, caller, status, TITLES.get(status, "It was refused"), words, error.hint or "")
 
     def _named(self, error: AerobeeError, person: Person) -> str:
         """Return the words of an error. Those of a server that does not answer begin with its name."""
@@ -302,7 +294,7 @@ class Web:
                 filled = await entry.prefill(view)
             except AerobeeError as error:
                 early = [one for one in entry.fields(view) if not one.is_late]
-                if not early or not _is_mended(request, error):
+                if not early or not may_be_mended(request, error):
                     return self._error(request, caller, error)
                 # What was typed is mended, and not typed again.
                 shown = _Shown(view, early, problem=self._words_of(error, view), status=status_of_error(error))
@@ -439,7 +431,7 @@ class Web:
         caller = self.callers.caller(request)
         if caller.person is not None:
             # Somebody who logged in in another window, and loads this one again.
-            return RedirectResponse(self._options.root_path + _way_back(request.query_params.get("next", "")), 303)
+            return RedirectResponse(self._options.root_path + way_back(request.query_params.get("next", "")), 303)
         return self._show_login(request, caller, "", 200)
 
     def _show_login(self, request: Request, caller: WebCaller, problem: str, status: int, back: str = "") -> Response:
@@ -484,7 +476,7 @@ class Web:
         response = (
             JSONResponse(self._who(person, cookie))
             if is_api(request)
-            else RedirectResponse(self._options.root_path + _way_back(back), 303)
+            else RedirectResponse(self._options.root_path + way_back(back), 303)
         )
         self.callers.set_cookie(request, response, cookie)
         return response
@@ -528,63 +520,6 @@ class _Static(StaticFiles):
         response = super().file_response(*args, **kwargs)
         response.headers["cache-control"] = f"public, max-age={_AGE_S}, immutable"
         return response
-
-
-_TITLES: Final = {
-    400: "This cannot be asked", 403: "Not allowed", 404: "Not found", 503: "The cluster does not answer",
-}  # fmt: skip
-
-
-def _way_back(back: str) -> str:
-    """Return where somebody goes after the login: a page of this dashboard, and nowhere else."""
-    is_ours = back.startswith("/") and not back.startswith("//") and "\\" not in back and back.isprintable()
-    return back if is_ours else "/"
-
-
-def _is_mended(request: Request, error: AerobeeError) -> bool:
-    """Tell whether somebody may mend what is wrong by other words in the form that they filled."""
-    return not is_api(request) and status_of_error(error) != 403
-
-
-def path_of(request: Request) -> str:
-    """Return the path of a request. Starlette's URL takes what follows a quoted question mark for a query."""
-    return str(request.scope["path"])
-
-
-def is_api(request: Request) -> bool:
-    path = path_of(request)
-    return path == "/api" or path.startswith("/api/")
-
-
-def status_of_error(error: AerobeeError) -> int:
-    """Return the HTTP status that says what an error says."""
-    if isinstance(error, NoPermissionError):
-        return 403
-    if isinstance(error, TopicNotExistError | GroupNotExistError | QueryNotFoundError | AuthNotExistError):
-        return 404
-    if isinstance(error, InvalidArgumentError) or error.code == ResponseCode.INVALID_PARAMETER:
-        return 400
-    return 503 if isinstance(error, TransportError) else 409
-
-
-async def until_left(request: Request, work: Awaitable[T]) -> T | None:
-    """Return the result of a page, or None if its reader has gone meanwhile: then the work is cancelled."""
-
-    async def gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(gone())
-    try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        return None
-    finally:
-        for one in (working, leaving):
-            one.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 def _value(one: FormField, view: PageView, asked: bool) -> str:

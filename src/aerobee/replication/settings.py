@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+
+def _unknown(path: str) -> int:
+    return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStart:
+    """What tells one start of a process from all others, and one directory from its copies."""
+
+    # Changes with each start of the machine, so that a power cut is told from kill -9.
+    boot_id: str = ""
+    # Drawn for each start of a process; empty: copies of the directory are not looked for.
+    start_id: str = ""
+    # Returns what the disk numbers a directory by; 0 stands for not known.
+    number_of: Callable[[str], int] = _unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,7 @@ from aerobee.model.message import Message
 from aerobee.model.topic import TopicConfig
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.net.config import TlsConfig
+from aerobee.replication.settings import ProcessStart
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
@@ -449,7 +450,9 @@ class LocalCluster:
         node = BrokerNode(
             loaded.get(BrokerConfig), loaded.get(StoreConfig), disk, self.clock, SystemEntropy(), host=_HOST,
             unique_id=self._unique_id, tls=loaded.get(TlsConfig), access=loaded.get(AccessConfig),
-            boot_id=boot_id(), start_id=SystemEntropy().token(16).hex(), number_of=directory_number,
+            start=ProcessStart(
+                boot_id=boot_id(), start_id=SystemEntropy().token(16).hex(), number_of=directory_number
+            ),
             group_clock=SystemClock(),
             coordinator=self._coordinator(loaded.get(BrokerConfig).broker_name), metrics=loaded.get(MetricsConfig),
         )  # fmt: skip

@@ -13,6 +13,7 @@ from aerobee.hot.log.record import Record
 from aerobee.model.uniqueids import UniqueIds
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.replication.coordinator import Coordinator
+from aerobee.replication.settings import ProcessStart
 from aerobee.store.config import StoreConfig
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.simulation.story import KeptOffset, Outage, Story
@@ -140,7 +141,7 @@ class BrokerHost:
         return BrokerNode(
             self._config, self.store_config, machine.disk, machine.clock, machine.entropy.fork(),
             host=machine.address, unique_id=lambda: ids.next(machine.clock.now_ms()), net=machine.net,
-            coordinator=coordinator, boot_id=str(machine.boots),
+            coordinator=coordinator, start=ProcessStart(boot_id=str(machine.boots)),
         )  # fmt: skip
 
     async def _serve(self, stop: asyncio.Event) -> None:
