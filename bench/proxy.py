@@ -97,7 +97,7 @@ class Front(Contender):
 # -- requests
 
 
-def _headers(method: str) -> tuple[bytes, bytes]:
+def headers(method: str) -> tuple[bytes, bytes]:
     """Return the header blocks of a connection's first call, and of the others: what rocketmq-client-java sends."""
     stays = [
         (":method", "POST"), (":scheme", "http"), (":path", SERVICE + method), (":authority", "127.0.0.1:8081"),
@@ -117,7 +117,7 @@ def _headers(method: str) -> tuple[bytes, bytes]:
 
 def _written(path: Path, method: str, requests: Iterator[object]) -> Path:
     with path.open("wb") as out:
-        for block in _headers(method):
+        for block in headers(method):
             out.write(struct.pack("<i", len(block)) + block)
         for one in requests:
             data = encode(one)
@@ -125,7 +125,7 @@ def _written(path: Path, method: str, requests: Iterator[object]) -> Path:
     return path
 
 
-def _sends() -> Iterator[object]:
+def sends() -> Iterator[object]:
     for number in range(64):
         system = PbSystemProperties(
             tag="TagA", keys=[f"order-{number:04}"], message_id=f"01CA5F5C8B1D7C9A3E04F2A1B3{number:08X}",
@@ -135,7 +135,7 @@ def _sends() -> Iterator[object]:
         yield calls.PbSendMessageRequest([Message(topic_named(TOPIC), {"region": "eu", "n": "1"}, system, BODY)])
 
 
-def _receives() -> Iterator[object]:
+def receives() -> Iterator[object]:
     place = PbMessageQueue(topic_named(TOPIC), -1, enums.READ, PbBroker("bench-broker"), [])
     yield calls.PbReceiveMessageRequest(
         group=topic_named(GROUP), message_queue=place, filter_expression=PbFilterExpression(enums.TAG, "*"),
@@ -177,11 +177,11 @@ class Bench:
         with front.running_alone(self.fronts):
             count = round(COUNT * self.scale)
             if warm:
-                self._load(front, "SendMessage", _sends(), warm, 1, 32)
+                self._load(front, "SendMessage", sends(), warm, 1, 32)
                 self._consume(front, "", min(warm, count))
-            self._row(front, "gRPC send 1 KB, 1 x 32", "SendMessage", _sends(), count, 1, 32)
-            self._row(front, "gRPC send 1 KB, 16 x 1", "SendMessage", _sends(), count // 2, 16, 1)
-            self._row(front, "gRPC send, fixed 2,000/s", "SendMessage", _sends(), count // 4, 16, 1, RATE)
+            self._row(front, "gRPC send 1 KB, 1 x 32", "SendMessage", sends(), count, 1, 32)
+            self._row(front, "gRPC send 1 KB, 16 x 1", "SendMessage", sends(), count // 2, 16, 1)
+            self._row(front, "gRPC send, fixed 2,000/s", "SendMessage", sends(), count // 4, 16, 1, RATE)
             self._consume(front, "gRPC", count)
             streams.clear()
 
@@ -192,7 +192,7 @@ class Bench:
         for words, rate in (("1 x 2", 0), ("fixed 2,000/s", RATE / 32)):
             name = row and f"{row} receive 1 KB, 32 a call, {words}"
             part = count * 3 // 4 if not rate else count // 4
-            self._row(front, name, "ReceiveMessage", _receives(), part // 32, 1, 2 if not rate else 8, rate, saved)
+            self._row(front, name, "ReceiveMessage", receives(), part // 32, 1, 2 if not rate else 8, rate, saved)
             every += _acks(saved)
         for words, rate, share in (
             ("1 x 32", 0, every[: len(every) * 3 // 4]),

@@ -56,9 +56,9 @@ class FrontKit:
         state = self.kit.state
         return route_of(state.catalog.find(topic), "c", state.name, state.address)
 
-    def connect(self, client_id: str, port: int = 50_000) -> FrontPeer:
+    def connect(self, client_id: str, port: int = 50_000, host: str = "10.0.0.9") -> FrontPeer:
         """Return a client with a connection of its own."""
-        return FrontPeer(self, client_id, port)
+        return FrontPeer(self, client_id, port, host)
 
     async def close(self) -> None:
         """Stop the service."""
@@ -70,9 +70,11 @@ class FrontKit:
 class _Wire(asyncio.Transport):
     """The far end of a connection, which keeps what is written to it."""
 
-    def __init__(self, port: int) -> None:
-        super().__init__({"peername": ("10.0.0.9", port)})
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__({"peername": (host, port)})
         self.written = bytearray()
+        # Set when something is written.
+        self.told = asyncio.Event()
         self.protocol: asyncio.Protocol
         self._is_closing = False
 
@@ -93,6 +95,7 @@ class _Wire(asyncio.Transport):
 
     def write(self, data: Any) -> None:
         self.written += data
+        self.told.set()
 
     def close(self) -> None:
         self.abort()
@@ -128,10 +131,10 @@ class FrontCall:
 class FrontPeer:
     """One client of the service."""
 
-    def __init__(self, front: FrontKit, client_id: str, port: int) -> None:
+    def __init__(self, front: FrontKit, client_id: str, port: int, host: str = "10.0.0.9") -> None:
         self.front = front
         self.metadata = {b"x-mq-client-id": client_id.encode(), b"x-mq-language": b"JAVA"}
-        self._wire = _Wire(port)
+        self._wire = _Wire(host, port)
         self._wire.protocol = self._greeter = Greeter(front.server, frozenset())
         self._greeter.connection_made(self._wire)
         self._number = -1
@@ -155,9 +158,14 @@ class FrontPeer:
         block += b"".join(literal(key, value) for key, value in self.metadata.items())
         data = prefixed(message)
         self.write(frame(frames.HEADERS, frames.END_HEADERS, self._number, block))
-        call = self._calls[self._number] = FrontCall(self._number)
+        call = FrontCall(self._number)
+        self.expect(call)
         self._data(self._number, data, ends=ends)
         return call
+
+    def expect(self, call: FrontCall) -> None:
+        """Take what comes for a call, whoever began it."""
+        self._calls[call.number] = call
 
     def put(self, call: FrontCall, request: object) -> None:
         """Send one more message of a stream."""
@@ -193,6 +201,12 @@ class FrontPeer:
     async def stream(self, request: object, answer: type[T]) -> list[T]:
         """Make a call that answers with a stream; return all of it."""
         return (await self.ended(self.begin(request))).messages(answer)
+
+    async def came(self) -> None:
+        """Wait until the server has written something, and take it."""
+        await self._wire.told.wait()
+        self._wire.told.clear()
+        self.receive()
 
     def receive(self) -> None:
         """Take what the server has written."""
