@@ -22,6 +22,8 @@ _FOUND_S: Final = 0.3
 _AGAIN_S: Final = 0.1
 # A pause between two ticks that is longer than this shows that the process did not run.
 _SLEPT_S: Final = 1.0
+# A follower that is alive is heard of twice in this time.
+_ALIVE_S: Final = 1.0
 _NEVER: Final = -1e18
 _FAILED: Final = "failed: "
 
@@ -316,7 +318,7 @@ class ReplicaMachine:
         if self.progress is None:
             return self._stand_if_due(now_s)
         if self._leaving:
-            return self._propose(self._resigned(), self._leaving)
+            return self._propose(self._resigned(now_s), self._leaving)
         effects: list[Effect] = []
         if self.role is ReplicaRole.PROMOTING and self.is_promoted(dispatched) and self.has_authority(now_s):
             self.role = ReplicaRole.LEADER
@@ -381,14 +383,16 @@ class ReplicaMachine:
         new = replace(self.state, epoch=self.epoch + 1, master=target, revision=0, forced="")
         return self._propose(new, f"replica {target} takes over")
 
-    def best_successor(self) -> int | None:
-        """Return the member to hand over to, None where there is none."""
+    def best_successor(self, heard_s: float = _NEVER) -> int | None:
+        """Return the member to hand over to that was heard of since then, None where there is none."""
         if self.progress is None:
             return None
         level = [
             follower
             for follower in self.progress.followers.values()
-            if follower.connected and self.state.in_sync.get(follower.id) == follower.incarnation
+            if follower.connected
+            and follower.heard_s >= heard_s
+            and self.state.in_sync.get(follower.id) == follower.incarnation
         ]
         return min(level, key=lambda one: (-one.stored, one.id)).id if level else None
 
@@ -405,12 +409,15 @@ class ReplicaMachine:
         """Tell whether nobody counts on this replica as master any more, as far as it knows."""
         return self.progress is None
 
-    def _resigned(self) -> GroupState:
-        """Return the state without a master. A replica that has failed leaves the set too, if another can lead."""
+    def _resigned(self, now_s: float) -> GroupState:
+        """Return the state without a master. A replica that has failed leaves the set too, if another can lead.
+
+        A connection may seem to be there while its other end is dead, and then this replica is the last member.
+        """
         state = self.state
         in_sync = dict(state.in_sync)
         dropped: dict[int, str] = {}
-        if self._leaving.startswith(_FAILED) and self.best_successor() is not None:
+        if self._leaving.startswith(_FAILED) and self.best_successor(now_s - _ALIVE_S) is not None:
             own = in_sync.pop(self.id, None)
             if own is not None and self.settings.sync_flush:
                 dropped[self.id] = own  # it holds everything that was acknowledged

@@ -298,6 +298,16 @@ def test_a_failed_master_resigns_and_leaves_the_set_to_another() -> None:
     assert (new.epoch, new.master, sorted(new.in_sync)) == (2, None, [2])
 
 
+def test_a_failed_master_stays_in_the_set_when_the_other_was_not_heard_of() -> None:
+    """The disk of the other is lost, and a cut in the network hides that its connection has ended."""
+    found = leader(1, 2)
+    connect(found, 2, 100, 0.3)
+    assert found.tick(0.9, 100) == []
+    found.leave("the disk failed", failed=True)
+    new = proposal(found.tick(1.4, 100)).new
+    assert (new.epoch, new.master, sorted(new.in_sync)) == (2, None, [1, 2])
+
+
 def test_a_failed_master_that_is_alone_stays_in_the_set() -> None:
     found = leader(1)
     found.leave("the disk failed", failed=True)
