@@ -34,6 +34,11 @@ class RealListener:
         return self._port
 
     async def start(self) -> None:
+        # Linux lets two processes bind a port, and the first one that listens gets it. asyncio tells the other one, but
+        # uvloop drops its socket and says nothing. So the system is asked first.
+        for bound in self._server.sockets:
+            with socket.fromfd(bound.fileno(), bound.family, bound.type) as same:
+                same.listen(BACKLOG)
         await self._server.start_serving()
 
     def close(self) -> None:
@@ -57,8 +62,15 @@ class RealNet:
         start: bool = True,
     ) -> Listener:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(protocol_factory, host, port, ssl=tls, backlog=BACKLOG, start_serving=start)
-        return RealListener(server)
+        server = await loop.create_server(protocol_factory, host, port, ssl=tls, backlog=BACKLOG, start_serving=False)
+        listener = RealListener(server)
+        if start:
+            try:
+                await listener.start()
+            except OSError:
+                listener.close()
+                raise
+        return listener
 
     async def connect(
         self,
