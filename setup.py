@@ -41,6 +41,7 @@ PATH = (
     "broker/membership/subscriptions",
     "net/channel",
     "net/grpcserver",
+    "net/link",
     "net/server",
     "protocol/connection",
     "protocol/grpc",

@@ -292,8 +292,8 @@ def test_deliveries_are_those_of_the_tables() -> None:
     short = 0
     for _ in range(ROUNDS):
         record = a_record(pick)
-        made = Deliveries("orders", "group", NOW_MS).message(record, receipt)
-        message = pb_message(record, "orders", "group", receipt, NOW_MS)
+        made = Deliveries("orders", "group", NOW_MS).message(record, receipt.text().encode())
+        message = pb_message(record, "orders", "group", receipt.text(), NOW_MS)
         assert made == encode(calls.PbReceiveMessageResponse(message=message)), record.properties
         if not record.sys_flag:
             short += received(record, b"", b"", b"", b"", b"", reserved) is not None

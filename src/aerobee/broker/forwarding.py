@@ -16,7 +16,8 @@ from aerobee.broker.roles import Tables, is_rejection, reject, reject_frame
 from aerobee.errors import AerobeeError
 from aerobee.hot.wire.frame import Frame
 from aerobee.net.channel import Channel
-from aerobee.net.client import Answered, Link, RemotingClient
+from aerobee.net.client import RemotingClient
+from aerobee.net.link import Answered, Link
 from aerobee.net.server import FastHandler, Handler
 from aerobee.protocol.codes import FLAG_ONEWAY, RequestCode
 from aerobee.protocol.command import Command, decode_command

@@ -7,7 +7,6 @@ server that names `identity` only. What is no gRPC at all gets an answer of HTTP
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from librt.strings import BytesWriter, read_i32_be, write_i32_be
@@ -15,6 +14,7 @@ from mypy_extensions import i64
 
 from aerobee.hot.h2.frames import CANCEL
 from aerobee.hot.h2.hpack import METHOD, PATH, literal
+from aerobee.hot.wire.digits import whole
 from aerobee.protocol.http2 import Http2Connection
 from aerobee.protocol.http2streams import DATA, OPENED, Stream, StreamEvent
 
@@ -39,7 +39,7 @@ _TRAILERS_OK: Final = literal(b"grpc-status", b"0")
 _ACCEPTED: Final = literal(b"grpc-accept-encoding", b"identity")
 _TEXT: Final = literal(b"content-type", b"text/plain; charset=utf-8")
 
-_TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_TIMEOUT_DIGITS_MAX: Final = 8
 _UNITS_S: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _PLAIN: Final = frozenset(range(0x20, 0x7F)) - {0x25}
 
@@ -149,11 +149,11 @@ class GrpcConnection:
         call = GrpcCall(stream, path, metadata, now_s)
         timeout = metadata.get(b"grpc-timeout")
         if timeout is not None:
-            found = _TIMEOUT.fullmatch(timeout)
-            if found is None:
+            seconds = _seconds(timeout)
+            if seconds < 0.0:
                 self._refuse(stream, INTERNAL, "grpc-timeout is not a number with a unit")
                 return
-            call.timeout_s = max(_whole(found[1]) * _UNITS_S[found[2]], 1e-9)
+            call.timeout_s = max(seconds, 1e-9)
         stream.call = call
         call.has_ended = ended
         self._events.append(CallEvent(CALLED, call))
@@ -308,12 +308,19 @@ def prefixed(message: bytes) -> bytes:
 
 
 def _is_grpc(content: bytes) -> bool:
+    if content == b"application/grpc":
+        return True
     base = content.split(b";", 1)[0].strip()
     return base in (b"application/grpc", b"application/grpc+proto")
 
 
-def _whole(digits: bytes) -> int:
-    number = 0
-    for digit in digits:
-        number = number * 10 + (digit - 48)
-    return number
+def _seconds(timeout: bytes) -> float:
+    """Return the seconds of up to eight digits and a unit; -1.0 for anything else."""
+    size: i64 = len(timeout) - 1
+    if size < 1 or size > _TIMEOUT_DIGITS_MAX:
+        return -1.0
+    unit = _UNITS_S.get(timeout[int(size) :])
+    number: i64 = whole(timeout, 0, size)
+    if unit is None or number < 0:
+        return -1.0
+    return int(number) * unit

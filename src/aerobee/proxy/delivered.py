@@ -14,7 +14,7 @@ from typing import Final
 
 from aerobee.hot.log.host import decode_host
 from aerobee.hot.log.layout import COMPRESSED
-from aerobee.hot.log.properties import decode_properties
+from aerobee.hot.log.properties import decode_properties, find_property
 from aerobee.hot.log.record import Record
 from aerobee.hot.wire.grpcmessage import received
 from aerobee.model import sysproperties as keys
@@ -100,6 +100,39 @@ def parse_handle(text: str) -> Receipt:
     raise RefusedCallError(Code.INVALID_RECEIPT_HANDLE, "this is no receipt handle")
 
 
+def receipt_of(handle: bytes) -> Receipt:
+    """Return what a handle of `Handles` says."""
+    return parse_handle(handle.decode("utf-8", "replace"))
+
+
+class Handles:
+    """The handles of messages that one answer to a pop brought. RocketMQ: MQClientAPIImpl.processPopResponse."""
+
+    def __init__(self, ext: dict[str, str], broker: str, hidden_ms: int) -> None:
+        pop_time, hidden = int_or(ext.get("popTime"), 0), int_or(ext.get("invisibleTime"), hidden_ms)
+        # What stands in all of them between the offset of the queue and the number of the queue.
+        self._middle: bytes = f" {pop_time} {hidden} {int_or(ext.get('reviveQid'), 0)} 0 {broker} ".encode()
+        # By queue: the first offset that was taken.
+        self._starts: dict[int, int] = {}
+        for entry in ext.get("startOffsetInfo", "").split(";"):
+            words = entry.split(" ")
+            if len(words) == 3 and words[0] == "0":
+                start = int_or(words[2], -1, 0)
+                if start >= 0:
+                    self._starts[int_or(words[1], -1)] = start
+
+    def of(self, record: Record) -> bytes:
+        """Return the handle of a message."""
+        ck = find_property(record.properties, b"POP_CK")
+        if ck is not None:
+            # A message of a retry topic, which the broker has re-encoded, brings its own.
+            base = parse_handle(ck.decode("utf-8", "replace"))
+            return f"{base.extra_info()} {record.physical_offset}".encode()
+        offset = record.queue_offset
+        start = self._starts.get(record.queue_id, offset)
+        return str(start).encode() + self._middle + f"{record.queue_id} {offset} {record.physical_offset}".encode()
+
+
 class Deliveries:
     """Messages of one answer to a pop as the bytes that carry them to a client."""
 
@@ -110,17 +143,16 @@ class Deliveries:
         self._resource = encode(PbResource("", topic))
         self._hosts: dict[bytes, bytes] = {}
 
-    def message(self, record: Record, handle: Receipt) -> bytes:
+    def message(self, record: Record, handle: bytes) -> bytes:
         """Return the ReceiveMessageResponse that carries a message."""
         if not record.sys_flag & COMPRESSED:
-            digest = hashlib.md5(record.body, usedforsecurity=False).hexdigest().upper().encode()
             found = received(
-                record, self._resource, handle.text().encode(), digest, self._host(record.born_host),
+                record, self._resource, handle, digest_of(record.body).encode(), self._host(record.born_host),
                 self._host(record.store_host), _RESERVED,
             )  # fmt: skip
             if found is not None:
                 return found
-        message = pb_message(record, self._topic, self._group, handle, self._now_ms)
+        message = pb_message(record, self._topic, self._group, handle.decode("utf-8", "replace"), self._now_ms)
         return encode(PbReceiveMessageResponse(message=message))
 
     def _host(self, data: bytes) -> bytes:
@@ -130,7 +162,12 @@ class Deliveries:
         return found
 
 
-def pb_message(record: Record, topic: str, group: str, handle: Receipt | None, now_ms: int) -> PbMessage:
+def digest_of(body: bytes) -> str:
+    """Return the digest of a body: its MD5 in hexadecimal, which is the one that all clients read alike."""
+    return hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
+
+
+def pb_message(record: Record, topic: str, group: str, handle: str | None, now_ms: int) -> PbMessage:
     """Return a record as a message of the service. `handle` is None for one that was pulled."""
     everything = decode_properties(record.properties)
     user, system = keys.split_properties(everything)
@@ -139,8 +176,7 @@ def pb_message(record: Record, topic: str, group: str, handle: Receipt | None, n
         tag=system.get(keys.TAGS),
         keys=[key for key in system.get(keys.KEYS, "").split(" ") if key],
         message_id=system.get(keys.UNIQ_KEY, ""),
-        # A hexadecimal MD5 is the one digest that all clients read alike.
-        body_digest=PbDigest(enums.MD5, hashlib.md5(body, usedforsecurity=False).hexdigest().upper()),
+        body_digest=PbDigest(enums.MD5, digest_of(body)),
         body_encoding=encoding,
         message_type=_type(everything),
         born_timestamp=timestamp_of(record.born_timestamp),
@@ -154,7 +190,7 @@ def pb_message(record: Record, topic: str, group: str, handle: Receipt | None, n
         lite_topic=system.get(keys.LITE_TOPIC),
     )
     if handle is not None:
-        properties.receipt_handle = handle.text()
+        properties.receipt_handle = handle
         properties.delivery_attempt = record.reconsume_times + 1
     deliver_ms = int_or(system.get(keys.TIMER_DELIVER_MS), 0)
     if deliver_ms > 0:

@@ -38,7 +38,7 @@ from aerobee.protocol.v2.enums import Code
 from aerobee.protocol.v2.fields import encode
 from aerobee.protocol.v2.values import PbFilterExpression, PbStatus
 from aerobee.proxy.backend import route_or_refuse
-from aerobee.proxy.delivered import Deliveries, Receipt, parse_handle
+from aerobee.proxy.delivered import Deliveries, Handles, Receipt, parse_handle, receipt_of
 from aerobee.proxy.renewal import Renewals
 from aerobee.proxy.rules import ENTRIES_MAX, group_of, invisible_ms, millis, timestamp_of, topic_of
 from aerobee.proxy.status import OK, RefusedCallError, code_of, refusal_of
@@ -92,17 +92,18 @@ async def receive_message(caller: Caller, request: PbReceiveMessageRequest, rene
         _tell_none(caller, answer, now_ms)
         return
     attempts = config.retry_max_times + 1 if config is not None else 17
-    found: list[tuple[bytes, Receipt]] = []
+    # Messages, and their handles.
+    found: list[tuple[bytes, bytes]] = []
     spent: list[tuple[Record, Receipt]] = []
     too_many: list[Receipt] = []
     size = 0
-    handles, deliveries = Handles(answer, broker, hidden_ms), Deliveries(topic, group, now_ms)
+    handles, deliveries = Handles(answer.ext, broker, hidden_ms), Deliveries(topic, group, now_ms)
     for record in decode_records(answer.body):
         handle = handles.of(record)
         if record.reconsume_times >= attempts:
-            spent.append((record, handle))
+            spent.append((record, receipt_of(handle)))
         elif size >= ANSWER_BYTES_MAX:
-            too_many.append(handle)
+            too_many.append(receipt_of(handle))
         else:
             message = deliveries.message(record, handle)
             size += len(message)
@@ -111,8 +112,8 @@ async def receive_message(caller: Caller, request: PbReceiveMessageRequest, rene
                 # Taking compression off takes time; others have their turn in between.
                 await asyncio.sleep(0)
     await _give_back(caller, address, topic, group, too_many)
-    for record, handle in spent:
-        await _bury_spent(caller, address, topic, group, record, handle)
+    for record, receipt in spent:
+        await _bury_spent(caller, address, topic, group, record, receipt)
     await _deliver(caller, request, topic, group, address, found, renewals)
 
 
@@ -122,23 +123,23 @@ async def _deliver(
     topic: str,
     group: str,
     address: str,
-    found: list[tuple[bytes, Receipt]],
+    found: list[tuple[bytes, bytes]],
     renewals: Renewals,
 ) -> None:
     if caller.is_gone or not found:
         if found:
-            await _give_back(caller, address, topic, group, [handle for _, handle in found])
+            await _give_back(caller, address, topic, group, [receipt_of(handle) for _, handle in found])
         elif not caller.is_gone:
             caller.send(PbReceiveMessageResponse(status=PbStatus(Code.MESSAGE_NOT_FOUND, "no new message")))
             caller.end()
         return
     if request.auto_renew:
         for _, handle in found:
-            renewals.add(caller.client, topic, group, handle)
+            renewals.add(caller.client, topic, group, receipt_of(handle))
 
     async def give_back() -> None:
         await _give_back(
-            caller, address, topic, group, [renewals.take(topic, group, handle) for _, handle in found]
+            caller, address, topic, group, [renewals.take(topic, group, receipt_of(handle)) for _, handle in found]
         )  # fmt: skip
 
     caller.unless_delivered(give_back)
@@ -186,38 +187,6 @@ def filter_of(expression: PbFilterExpression | None) -> tuple[int, str]:
     if not text.strip():
         raise RefusedCallError(Code.ILLEGAL_FILTER_EXPRESSION, "the SQL expression is empty")
     return enums.SQL, text
-
-
-class Handles:
-    """The handles of messages that one answer to a pop brought. RocketMQ: MQClientAPIImpl.processPopResponse."""
-
-    def __init__(self, answer: Command, broker: str, hidden_ms: int) -> None:
-        ext = answer.ext
-        self._broker = broker
-        self._pop_time = int_or(ext.get("popTime"), 0)
-        self._hidden_ms = int_or(ext.get("invisibleTime"), hidden_ms)
-        self._revive_qid = int_or(ext.get("reviveQid"), 0)
-        # By queue: the first offset that was taken.
-        self._starts: dict[str, str] = {}
-        for entry in ext.get("startOffsetInfo", "").split(";"):
-            words = entry.split(" ")
-            if len(words) == 3 and words[0] == "0":
-                self._starts[words[1]] = words[2]
-
-    def of(self, record: Record) -> Receipt:
-        """Return the handle of a message."""
-        ck = find_property(record.properties, b"POP_CK")
-        if ck is not None:
-            # A message of a retry topic, which the broker has re-encoded, brings its own.
-            base = parse_handle(ck.decode("utf-8", "replace"))
-            return Receipt(
-                base.ck_offset, base.pop_time, base.invisible_ms, base.revive_qid, base.kind, base.broker,
-                base.queue_id, base.offset, record.physical_offset,
-            )  # fmt: skip
-        return Receipt(
-            int_or(self._starts.get(str(record.queue_id)), record.queue_offset), self._pop_time, self._hidden_ms,
-            self._revive_qid, "0", self._broker, record.queue_id, record.queue_offset, record.physical_offset,
-        )  # fmt: skip
 
 
 async def ack_message(caller: Caller, request: PbAckMessageRequest, renewals: Renewals) -> PbAckMessageResponse:

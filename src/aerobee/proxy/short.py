@@ -52,7 +52,7 @@ from aerobee.proxy.status import OK, RefusedCallError, code_of, refusal_of
 from aerobee.runtime.bases import Clock
 
 if TYPE_CHECKING:
-    from aerobee.net.client import Link
+    from aerobee.net.link import Link
 
 _KEPT_MAX: Final = 10_000
 _ASK_S: Final = 3.0

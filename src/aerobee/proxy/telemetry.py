@@ -13,7 +13,7 @@ from aerobee.errors import AerobeeError
 from aerobee.hot.log.record import decode_records
 from aerobee.model.dialect import dumps
 from aerobee.model.group import RETRY_DELAYS_MS, SubscriptionGroupConfig
-from aerobee.net.client import Link
+from aerobee.net.link import Link
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, encode_command, response
 from aerobee.protocol.headers.base import decode_header

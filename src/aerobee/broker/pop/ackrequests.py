@@ -16,9 +16,10 @@ from aerobee.broker.pop.driver import Pop
 from aerobee.broker.pop.records import ORDER_REVIVE_QUEUE, real_topic
 from aerobee.broker.pop.requests import UNSAID
 from aerobee.broker.pop.strings import parse_handle, runs_in
+from aerobee.hot.wire.digits import whole_text
 from aerobee.hot.wire.frame import CODEC_JSON
 from aerobee.hot.wire.pop import PopAnswerForm
-from aerobee.model.numbers import int_or
+from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
 from aerobee.net.turns import Sliced, Slices
@@ -39,6 +40,8 @@ from aerobee.protocol.headers.pop import (
     ChangeInvisibleTimeResponseHeader,
 )
 
+# The fields of an acknowledgement as clients write them.
+_ACK_FIELDS: Final = 5
 # So many messages are acknowledged by one request at most. A pop takes 32.
 ACKS_MAX: Final = 32_768
 # What one question about messages in flight tells of each queue, unless it asks for less, and of all queues together. A
@@ -71,27 +74,32 @@ class AckHandlers:
 
     def ack(self, channel: Channel, command: Command) -> Command | None:
         """Acknowledge one message. The answer waits until that is stored."""
-        header = decode_header(AckMessageRequestHeader, command)
+        ext = command.ext
+        group, topic, extra_info = ext.get("consumerGroup"), ext.get("topic"), ext.get("extraInfo")
+        queue_id, offset = whole_text(ext.get("queueId", "")), whole_text(ext.get("offset", ""))
+        if (
+            len(ext) != _ACK_FIELDS or group is None or topic is None or extra_info is None or offset < 0
+            or not 0 <= queue_id <= INT32_MAX
+        ):  # fmt: skip
+            # Not the five fields that clients write, or numbers that are not plain.
+            header = decode_header(AckMessageRequestHeader, command)
+            group, topic, extra_info = header.consumer_group, header.topic, header.extra_info
+            queue_id, offset = header.queue_id, header.offset
         busy = self._flow.busy(Work.ACK, channel.last_read_s)
         if busy is not None:
             return response(command, ResponseCode.SYSTEM_BUSY, remark=busy)
         pop = self._pop
-        refusal = check_queue(pop.catalog, header.topic, header.queue_id, channel.remote_address)
+        refusal = check_queue(pop.catalog, topic, queue_id, channel.remote_address)
         if refusal is not None:
             return response(command, refusal.code, remark=refusal.remark)
-        name = header.topic.encode()
-        low, high = pop.store.min_offset(name, header.queue_id), pop.store.max_offset(name, header.queue_id)
-        if not low <= header.offset <= high:
+        name = topic.encode()
+        low, high = pop.store.min_offset(name, queue_id), pop.store.max_offset(name, queue_id)
+        if not low <= offset <= high:
             # As at Apache's broker the end itself passes. It has no effect: nobody can hold what is not stored yet.
-            remark = (
-                f"offset is illegal, key:{header.topic}@{header.queue_id}, commit:{header.offset}, store:{low}~{high}"
-            )
+            remark = f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{low}~{high}"
             return response(command, ResponseCode.NO_MESSAGE, remark=remark)
-        handle = parse_handle(header.extra_info)
-        lease = Lease(
-            header.consumer_group, header.topic, header.queue_id, header.offset, handle.pop_time, handle.in_order,
-            handle.until_ms,
-        )  # fmt: skip
+        handle = parse_handle(extra_info)
+        lease = Lease(group, topic, queue_id, offset, handle.pop_time, handle.in_order, handle.until_ms)
         told: dict[str, str] | None = None
         if TELL_HELD_FIELD in command.ext:
             told = {TELL_HELD_FIELD: "true" if pop.is_held(lease) else "false"}

@@ -14,6 +14,7 @@ from mypy_extensions import i64
 from aerobee.broker.pop.asked import PopBatch, PopResult
 from aerobee.broker.pop.records import NORMAL, ORDER_REVIVE_QUEUE, recoded, records_in
 from aerobee.errors import InvalidArgumentError
+from aerobee.hot.wire.digits import whole_text
 from aerobee.hot.wire.pop import numbers_text
 from aerobee.model.numbers import INT32_MAX, NumberError, parse_int
 
@@ -43,6 +44,9 @@ def parse_handle(text: str) -> Handle:
     parts = text.split(" ", 5)
     if len(parts) < 4:
         raise InvalidArgumentError(f"the handle [{text[:80]}] has {len(parts)} parts, and needs {_PARTS_MIN}")
+    pop_time, invisible_ms, revive_queue = whole_text(parts[1]), whole_text(parts[2]), whole_text(parts[3])
+    if pop_time >= 0 and invisible_ms >= 0 and 0 <= revive_queue <= INT32_MAX:
+        return Handle(pop_time, invisible_ms, revive_queue)
     try:
         return Handle(
             parse_int(parts[1], 0, _LONG_MAX), parse_int(parts[2], 0, _LONG_MAX), parse_int(parts[3], 0, INT32_MAX)

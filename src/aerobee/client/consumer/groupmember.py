@@ -20,7 +20,7 @@ from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.names import is_retry_topic
 from aerobee.model.queue import MessageQueue
 from aerobee.model.route import TopicRoute
-from aerobee.net.client import Link
+from aerobee.net.link import Link
 from aerobee.protocol.bodies.groups import ConsumerList
 from aerobee.protocol.bodies.heartbeat import BROADCASTING, ConsumerData, SubscriptionData
 from aerobee.protocol.codes import RequestCode

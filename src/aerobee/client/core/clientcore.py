@@ -23,7 +23,8 @@ from aerobee.model.names import AUTO_CREATE_TOPIC
 from aerobee.model.queue import MessageQueue
 from aerobee.model.route import MASTER_ID, QueueData, TopicRoute, TopicRouteData
 from aerobee.model.uniqueids import UniqueIds
-from aerobee.net.client import Link, RemotingClient
+from aerobee.net.client import RemotingClient
+from aerobee.net.link import Link
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from aerobee.protocol.codes import AWAY_FIELD, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, encode_command, request, response

@@ -20,7 +20,7 @@ from aerobee.errors import AerobeeError, BrokerError, NotConnectedError, Request
 from aerobee.errors.codes import NotDurableError
 from aerobee.model.producermark import order_property
 from aerobee.model.queue import MessageQueue
-from aerobee.net.client import Link
+from aerobee.net.link import Link
 
 if TYPE_CHECKING:
     from aerobee.client.producer.sender import Sender

@@ -18,7 +18,7 @@ from aerobee.hot.log.properties import decode_properties
 from aerobee.model import sysproperties as names
 from aerobee.model.compression import decompress
 from aerobee.model.message import Message
-from aerobee.net.client import Link
+from aerobee.net.link import Link
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import decode_header

@@ -37,7 +37,7 @@ from aerobee.model.names import AUTO_CREATE_TOPIC
 from aerobee.model.numbers import parse_int
 from aerobee.model.queue import MessageQueue
 from aerobee.model.route import TopicRoute
-from aerobee.net.client import Link
+from aerobee.net.link import Link
 from aerobee.protocol.codes import JSON, ResponseCode
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 

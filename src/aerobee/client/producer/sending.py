@@ -16,7 +16,7 @@ from aerobee.client.producer.sequences import Sequences
 from aerobee.errors import AerobeeError, NotConnectedError, RequestTimeoutError, TransportError
 from aerobee.errors.codes import error_for
 from aerobee.model.queue import MessageQueue
-from aerobee.net.client import Link
+from aerobee.net.link import Link
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command
 from aerobee.telemetry.stdlog import get_log

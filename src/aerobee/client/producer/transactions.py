@@ -17,7 +17,7 @@ from aerobee.hot.log.record import decode_record
 from aerobee.model import sysproperties as names
 from aerobee.model.ids import decode_offset_message_id
 from aerobee.model.message import Message, from_record
-from aerobee.net.client import Link
+from aerobee.net.link import Link
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.base import decode_header

@@ -49,13 +49,24 @@ _STATIC_TEXT: Final = (
 )
 
 
-class Field:
-    """One header field."""
+# Names of fields that were read, as they came, by their bytes on the wire. Clients send the same few with each call.
+_NAMES_MAX: Final = 1_024
+_NAME_SIZE_MAX: Final = 64
+_names: dict[bytes, "Field"] = {}
 
-    def __init__(self, name: bytes, value: bytes) -> None:
+
+class Field:
+    """One header field. `kind` is what its name is to the rules."""
+
+    def __init__(self, name: bytes, value: bytes, kind: int) -> None:
         self.name: bytes = name
         self.value: bytes = value
-        self.kind: int = _kind_of(name)
+        self.kind: int = kind
+
+
+def field_of(name: bytes, value: bytes) -> Field:
+    """Return the field of a name that was not read before."""
+    return Field(name, value, _kind_of(name))
 
 
 def _kind_of(name: bytes) -> int:
@@ -66,10 +77,10 @@ def _kind_of(name: bytes) -> int:
 
 
 def _static_table() -> list[Field]:
-    table = [Field(b"", b"")]
+    table = [field_of(b"", b"")]
     for text in _STATIC_TEXT.split(b"|"):
         name, _, value = text.partition(b" ")
-        table.append(Field(name, value))
+        table.append(field_of(name, value))
     return table
 
 
@@ -168,8 +179,27 @@ class HpackDecoder:
 
     def _literal(self, bits: i64) -> Field:
         index = self._number(bits)
-        name = self._entry(index).name if index else self._text()
-        return Field(name, self._text())
+        named = self._entry(index) if index else self._name()
+        return Field(named.name, self._text(), named.kind)
+
+    def _name(self) -> Field:
+        """Read a name; return a field that has it."""
+        start: i64 = self._at
+        data = self._data
+        # A length below 127 is in the first byte.
+        size: i64 = i64(data[start]) & 0x7F if start < len(data) else 0
+        if size > _NAME_SIZE_MAX:
+            return field_of(self._text(), b"")
+        written = data[int(start) : int(start + 1 + size)]
+        found = _names.get(written)
+        if found is None:
+            found = field_of(self._text(), b"")
+            if len(_names) >= _NAMES_MAX:
+                _names.clear()
+            _names[written] = found
+        else:
+            self._at = start + 1 + size
+        return found
 
     def _entry(self, index: i64) -> Field:
         if 0 < index <= _STATIC_SIZE:

@@ -15,6 +15,7 @@ from typing import Final
 from librt.strings import BytesWriter, write_i32_be
 from mypy_extensions import i32, i64
 
+from aerobee.hot.wire.digits import whole
 from aerobee.hot.wire.frame import (
     BINARY_EXT_POS,
     CODEC_BINARY,
@@ -37,7 +38,6 @@ _USER_MAX: Final = 128
 _GROUP_MAX: Final = 63
 _ID_MAX: Final = 255
 _HANDLE_MAX: Final = 4096
-_DIGITS_MAX: Final = 18
 _BORN_MAX: Final = 1 << 53
 _TRANSACTION: Final = 4
 _GZIP: Final = 2
@@ -356,23 +356,10 @@ def queue_offset_of(frame: Frame) -> int:
         start: i64 = value_start(buf, at, end)
         stop: i64 = value_stop(buf, start, end)
         if start - at == 17 and buf[int(at + 2) : int(at + 13)] == _QUEUE_OFFSET_NAME:
-            return int(_whole(buf, start, stop))
+            offset: i64 = whole(buf, start, stop)
+            return int(offset)
         at = stop
     return -1
-
-
-def _whole(data: bytes, at: i64, end: i64) -> i64:
-    """Return a number of plain digits, or -1."""
-    if at >= end or end - at > _DIGITS_MAX:
-        return -1
-    value: i64 = 0
-    while at < end:
-        digit: i64 = data[at]
-        if digit < 0x30 or digit > 0x39:
-            return -1
-        value = value * 10 + digit - 0x30
-        at += 1
-    return value
 
 
 def send_answer(ok: bytes, message_id: bytes, queue_offset: int) -> bytes:
@@ -442,32 +429,45 @@ def scan_grpc_ack(data: bytes) -> GrpcAck | None:
 
 
 def _read_handle(found: GrpcAck) -> bool:
+    """Read the handle in place: eight parts with a blank between them, and perhaps more behind."""
     handle = found.handle
-    if len(handle) > _HANDLE_MAX or handle.translate(None, _NEEDS_ESCAPE) != handle:
+    size: i64 = len(handle)
+    if size > _HANDLE_MAX or handle.translate(None, _NEEDS_ESCAPE) != handle:
         return False
-    parts = handle.split(b" ")
-    if len(parts) < 8 or len(parts[4]) != 1 or not parts[5]:
-        return False
-    numbers = (0, 1, 2, 3, 4, 6, 7)
-    for place in numbers:
-        value = _whole(parts[place], 0, len(parts[place]))
-        if value < 0:
-            return False
-        if place == 1:
-            found.pop_ms = value
-        elif place == 2:
-            found.hidden_ms = value
-        elif place == 4:
-            found.kind = value
-        elif place == 6:
-            found.queue_id = value
-        elif place == 7:
-            found.offset = value
-    if found.kind > 2 or found.queue_id > 0x7FFFFFFF or found.pop_ms > _BORN_MAX or found.hidden_ms > _BORN_MAX:
-        return False
-    found.broker = parts[5]
-    found.extra = handle if len(parts) == 8 else b" ".join(parts[:8])
-    return True
+    at: i64 = 0
+    for place in range(8):
+        end: i64 = at
+        while end < size and handle[end] != 0x20:
+            end += 1
+        if place == 5:
+            if end == at:
+                return False
+            found.broker = handle[int(at) : int(end)]
+        else:
+            value: i64 = whole(handle, at, end)
+            if value < 0:
+                return False
+            if place == 1:
+                found.pop_ms = int(value)
+            elif place == 2:
+                found.hidden_ms = int(value)
+            elif place == 4:
+                if end - at != 1:
+                    return False
+                found.kind = int(value)
+            elif place == 6:
+                found.queue_id = int(value)
+            elif place == 7:
+                found.offset = int(value)
+        if place < 7:
+            if end >= size:
+                return False
+            at = end + 1
+        else:
+            found.extra = handle if end == size else handle[: int(end)]
+    return (
+        found.kind <= 2 and found.queue_id <= 0x7FFFFFFF and found.pop_ms <= _BORN_MAX and found.hidden_ms <= _BORN_MAX
+    )
 
 
 class AckForm:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import aerobee
 from aerobee import MessageQueue
-from aerobee.net.client import Link
+from aerobee.net.link import Link
 from aerobee.sync import Producer
 
 LONG_S = 60.0

@@ -13,7 +13,7 @@ from aerobee.client.consumer.push.listener import HandlerOutcome, HandlerVerdict
 from aerobee.client.consumer.push.queue import OrderedQueue, PushQueue
 from aerobee.hot.log.record import decode_record
 from aerobee.model.message import from_record
-from aerobee.net.client import Link
+from aerobee.net.link import Link
 from aerobee.protocol.bodies.heartbeat import CONSUME_PASSIVELY
 from aerobee.protocol.bodies.offsets import GetConsumerStatusBody, ResetOffsetBody
 from aerobee.protocol.bodies.running import (
