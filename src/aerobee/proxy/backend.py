@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from aerobee.errors import AerobeeError, TransportError
+from aerobee.errors import AerobeeError, RequestTimeoutError, TransportError
 from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.dialect import loads_object
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.route import TopicRouteData
 from aerobee.model.topic import PERM_READ, PERM_WRITE, TopicConfig
-from aerobee.net.client import PushHandler, RemotingClient, Sign
+from aerobee.net.client import RemotingClient, Sign
+from aerobee.net.link import PushHandler
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.base import Header
@@ -25,7 +26,7 @@ from aerobee.protocol.headers.group import GetSubscriptionGroupConfigRequestHead
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
 from aerobee.protocol.headers.topic import GetTopicConfigRequestHeader
 from aerobee.protocol.v2.enums import Code
-from aerobee.proxy.lookups import Lookups
+from aerobee.proxy.lookups import SILENT, Lookups
 from aerobee.proxy.status import RefusedCallError
 from aerobee.runtime.seams import Net
 
@@ -136,6 +137,14 @@ class ClusterBackend:
         # When topics were looked for that nobody has.
         self._missed: dict[str, float] = {}
         self.lookups = Lookups(now_s)
+        self.lookups.probe = self._probe
+        self.lookups.on_hung.append(lambda address: self.client.give_up(address, SILENT))
+
+    async def _probe(self, address: str) -> None:
+        """Ask a broker for the settings of a topic, which it has in memory. Any answer will do."""
+        header = GetTopicConfigRequestHeader(topic="TBW102")
+        command = request(RequestCode.GET_TOPIC_CONFIG, header, opaque=self.client.next_opaque())
+        await self.client.call(address, command)
 
     def connect(self, peer: Peer, pushed: Mapping[int, PushHandler]) -> RemotingClient:
         return RemotingClient(pushed, net=self._net_for(peer), tls=self._tls, sign=self._sign)
@@ -262,6 +271,8 @@ class ClusterBackend:
         """Return the first answer of a broker that has what is asked for; None if none of those that answer has it."""
 
         async def ask(address: str) -> Command | None:
+            if address in self.lookups.hung:
+                raise RequestTimeoutError(SILENT, broker=address)
             try:
                 return await self.client.ask(address, request(code, header, opaque=self.client.next_opaque()))
             except TransportError:

@@ -12,9 +12,10 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from aerobee.errors import AerobeeError, NotConnectedError
+from aerobee.errors import AerobeeError, NotConnectedError, RequestTimeoutError
 from aerobee.hot.log.javahash import java_hash
-from aerobee.net.client import Link, RemotingClient
+from aerobee.net.client import RemotingClient
+from aerobee.net.link import Link
 from aerobee.protocol.bodies.heartbeat import (
     CLUSTERING,
     CONSUME_ACTIVELY,
@@ -36,6 +37,7 @@ from aerobee.protocol.v2.calls import PbTelemetryCommand
 from aerobee.protocol.v2.enums import Code
 from aerobee.protocol.v2.values import PbSettings
 from aerobee.proxy.backend import Backend, Peer
+from aerobee.proxy.lookups import SILENT
 from aerobee.proxy.status import RefusedCallError
 from aerobee.runtime.shortage import is_passing
 
@@ -51,6 +53,12 @@ CONNECTION_CLIENTS_MAX: Final = 5_000
 USER_CLIENTS_MAX: Final = 10_000
 # Where descriptors are short, so many clients give way at a time.
 _FREED: Final = 4
+
+# A broker that has not answered by then is late, or hangs. What it may hold back for longer says nothing.
+_SUSPECT_S: Final = 0.5
+_HELD: Final = (RequestCode.POP_MESSAGE, RequestCode.PULL_MESSAGE)
+# So long a client waits until its brokers know it. One that is late is told meanwhile.
+_BEAT_WAIT_S: Final = 0.5
 
 T = TypeVar("T")
 
@@ -94,7 +102,9 @@ class GrpcClient:
         self._backend = backend
         pushed = {code: self._pushed for code in PUSHED}
         self.remoting: RemotingClient = backend.connect(peer, pushed)
-        self.remoting.on_silent = backend.lookups.late
+        self.remoting.on_silent = backend.lookups.suspect
+        # Heartbeats under way to brokers that were late before.
+        self._late_beats: dict[str, asyncio.Task[None]] = {}
 
     def _pushed(self, link: Link, command: Command) -> Command | None:
         return self.on_push(self, link, command)
@@ -134,14 +144,25 @@ class GrpcClient:
         The front signs as the inner user, who may do everything. What a request touches is known to the broker alone
         where the request names it by its place in the log. So the broker asks for the rights of the client's user.
         """
+        lookups = self._backend.lookups
+        if address in lookups.hung:
+            raise RequestTimeoutError(SILENT, broker=address)
         if self.user and code not in self._backend.trusted_codes:
             ext = {**(ext or {}), FOR_USER_FIELD: self.user, FOR_SOURCE_FIELD: self.peer[0]}
         command = request(code, header, body, opaque=self.remoting.next_opaque(), ext=ext)
+        suspicion = None
+        if code not in _HELD:
+            # While it is slow with sends, they go to others.
+            doubt = lookups.suspect if code == RequestCode.SEND_MESSAGE_V2 else lookups.examine
+            suspicion = asyncio.get_running_loop().call_later(_SUSPECT_S, doubt, address)
         try:
             return await self.remoting.call(address, command, timeout_s)
         except NotConnectedError as error:
             if not is_passing(error.__cause__):
                 raise
+        finally:
+            if suspicion is not None:
+                suspicion.cancel()
         # There are no descriptors left for one more connection: a client that never told settings gives way.
         await self.make_room()
         return await self.remoting.call(address, command, timeout_s)
@@ -149,7 +170,8 @@ class GrpcClient:
     # -- members of groups
 
     async def beat(self, topics: list[str] | None = None) -> None:
-        """Tell the brokers of its topics that the client is there. A broker that cannot be reached is passed over."""
+        """Tell the brokers of its topics that the client is there. A broker that cannot be reached is passed over, and
+        nobody waits for one that is late."""
         addresses: dict[str, None] = {}
         for topic in self.topics if topics is None else topics:
             try:
@@ -160,15 +182,35 @@ class GrpcClient:
                 addresses.update(dict.fromkeys(route.addresses.values()))
                 self.names.update((address, name) for name, address in route.addresses.items())
         body = self._heartbeat().encode()
-        found = await asyncio.gather(*(self._beat(address, body) for address in addresses))
-        self.known_at.update(address for address, done in zip(addresses, found, strict=True) if done)
+        lookups, waited_for = self._backend.lookups, list[asyncio.Task[None]]()
+        for address in addresses:
+            is_late = bool(lookups.late_until) and lookups.late_s(address) > 0.0
+            if is_late and address in self._late_beats:
+                continue
+            task = asyncio.get_running_loop().create_task(self._beat(address, body), name=address)
+            if is_late:
+                self._late_beats[address] = task
+                task.add_done_callback(functools.partial(self._beaten, address))
+            else:
+                waited_for.append(task)
+        if waited_for:
+            _, late = await asyncio.wait(waited_for, timeout=_BEAT_WAIT_S)
+            for task in late:
+                # It goes on, and must not be lost meanwhile.
+                self._late_beats.setdefault(task.get_name(), task)
+                task.add_done_callback(functools.partial(self._beaten, task.get_name()))
 
-    async def _beat(self, address: str, body: bytes) -> bool:
+    def _beaten(self, address: str, task: asyncio.Task[None]) -> None:
+        if self._late_beats.get(address) is task:
+            del self._late_beats[address]
+
+    async def _beat(self, address: str, body: bytes) -> None:
         try:
             answer = await self.ask(address, RequestCode.HEART_BEAT, None, body)
         except AerobeeError:
-            return False
-        return answer.code == 0
+            return
+        if answer.code == 0:
+            self.known_at.add(address)
 
     def _heartbeat(self) -> HeartbeatData:
         settings = self.settings
@@ -206,6 +248,9 @@ class GrpcClient:
                     break
         self.known_at.clear()
         await self.remoting.close()
+        if self._late_beats:
+            # Their connections are closed.
+            await asyncio.wait(self._late_beats.values())
 
 
 PUSHED: Final = (
@@ -326,8 +371,8 @@ class GrpcClients:
         key = (client.user, client.client_id)
         if self._clients.get(key) is client:
             del self._clients[key]
-            _one_less(self._by_connection, client.came_by)
-            _one_less(self._by_user, client.user)
+            one_less(self._by_connection, client.came_by)
+            one_less(self._by_user, client.user)
             self._unsettled.pop(client, None)
             self._quiet.pop(client, None)
             client.is_gone = True
@@ -338,7 +383,8 @@ class GrpcClients:
         return list(self._clients.values())
 
 
-def _one_less(counts: Counter[T], name: T) -> None:
+def one_less(counts: Counter[T], name: T) -> None:
+    """Count one less, and forget what has none."""
     counts[name] -= 1
     if not counts[name]:
         del counts[name]

@@ -1,5 +1,9 @@
-"""Questions that any of several servers can answer: each is asked once at a time, and no server that hangs is waited
-for long."""
+"""Questions that any of several servers can answer, and which servers answer nothing: nobody waits long for those.
+
+A server that is late may be slow, or hang. It is asked something that costs it nothing. Where it does not answer that
+either, it hangs: whoever waits for it hears so at once, and so does everybody who asks it from then on, until it
+answers.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,25 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from typing import Any, Final, TypeVar
 
 from aerobee.errors import AerobeeError, TransportError
+from aerobee.telemetry.stdlog import get_log
 
 # A server that has not answered by then is late, and the next one is asked, too.
 _NEXT_S: Final = 0.3
 # For so long a server that was late is asked after the others.
 _LATE_S: Final = 10.0
 _LATE_MAX: Final = 1_000
+# What whoever waits for a server hears that hangs.
+SILENT: Final = "the server does not answer; try again later, or another one"
+# So long a server that is late has for an answer that costs it nothing, and so often it is asked; after so long it is
+# asked again.
+_PROBE_S: Final = 0.35
+_PROBES: Final = 2
+_AGAIN_S: Final = 1.0
+# A server that hangs for longer is only late afterwards: whoever asks it next finds out.
+_HUNG_MAX_S: Final = 120.0
 
 T = TypeVar("T")
+_log = get_log("grpc")
 
 
 class Lookups:
@@ -26,12 +41,70 @@ class Lookups:
         self._under_way: dict[Hashable, asyncio.Task[Any]] = {}
         # Until when an address is late.
         self.late_until: dict[str, float] = {}
+        # Servers that hang, and those that are asked whether they do.
+        self.hung: set[str] = set()
+        self._probes: dict[str, asyncio.Task[None]] = {}
+        # Asks a server for anything that costs it nothing; raises where it does not answer. None: nobody is asked.
+        self.probe: Callable[[str], Awaitable[object]] | None = None
+        # Called with the address of a server that hangs.
+        self.on_hung: list[Callable[[str], None]] = []
 
     def late(self, address: str) -> None:
         """Take note that a server does not answer, or cannot be reached."""
         if len(self.late_until) >= _LATE_MAX:
             self.late_until.clear()
         self.late_until[address] = self._now_s() + _LATE_S
+
+    def suspect(self, address: str) -> None:
+        """Take note that a server does not answer, and find out whether it answers anything."""
+        self.late(address)
+        self.examine(address)
+
+    def examine(self, address: str) -> None:
+        """Find out whether a server answers anything."""
+        if self.probe is not None and address not in self._probes:
+            task = asyncio.get_running_loop().create_task(self._watch(address, self.probe))
+            self._probes[address] = task
+            task.add_done_callback(lambda _: self._probes.pop(address, None))
+
+    def probes(self) -> list[asyncio.Task[None]]:
+        """Return the work of finding out which servers hang."""
+        return list(self._probes.values())
+
+    async def _watch(self, address: str, probe: Callable[[str], Awaitable[object]]) -> None:
+        """Ask a server until it answers."""
+        until_s = self._now_s() + _HUNG_MAX_S
+        try:
+            while self._now_s() < until_s and not await self._answers(address, probe):
+                self.late(address)
+                is_new = address not in self.hung
+                self.hung.add(address)
+                if is_new:
+                    _log.warning("a server does not answer; who asks it is refused until it does", address=address)
+                    for told in self.on_hung:
+                        told(address)
+                await asyncio.sleep(_AGAIN_S)
+        finally:
+            if address in self.hung:
+                self.hung.discard(address)
+                self.late_until.pop(address, None)
+
+    @staticmethod
+    async def _answers(address: str, probe: Callable[[str], Awaitable[object]]) -> bool:
+        """Tell whether a server answers. One that cannot be reached does not hang: who asks it hears that at once.
+
+        It is asked twice. Where this process itself stood still meanwhile, the first answer seems to be late.
+        """
+        for _ in range(_PROBES):
+            try:
+                async with asyncio.timeout(_PROBE_S):
+                    await probe(address)
+            except TimeoutError:
+                continue
+            except AerobeeError:
+                return True
+            return True
+        return False
 
     def failed(self, address: str, error: AerobeeError) -> None:
         """Take note of why a server gave no answer."""
@@ -62,7 +135,7 @@ class Lookups:
                     asked, timeout=_NEXT_S if left else None, return_when=asyncio.FIRST_COMPLETED
                 )
                 if not done:
-                    self.late(newest)
+                    self.suspect(newest)
                 for one in done:
                     address = asked.pop(one)
                     try:
@@ -102,7 +175,7 @@ class Lookups:
 
     async def close(self) -> None:
         """End what is under way."""
-        tasks = list(self._under_way.values())
+        tasks = [*self._under_way.values(), *self.probes()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

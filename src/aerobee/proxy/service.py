@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import ipaddress
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from itertools import chain, islice
 from typing import Any, Final, TypeVar
@@ -23,7 +24,8 @@ from aerobee.protocol.v2.fields import decode_request, encode
 from aerobee.protocol.v2.values import PbStatus
 from aerobee.proxy import pulling, receiving, renewing, routing, sending, telemetry
 from aerobee.proxy.backend import Backend
-from aerobee.proxy.clients import GrpcClient, GrpcClients
+from aerobee.proxy.clients import GrpcClient, GrpcClients, one_less
+from aerobee.proxy.lookups import SILENT
 from aerobee.proxy.renewal import Renewals
 from aerobee.proxy.rights import GrpcDoor
 from aerobee.proxy.short import ShortWays
@@ -33,6 +35,8 @@ from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 PATH: Final = b"/apache.rocketmq.v2.MessagingService/"
 _IN_FLIGHT_MAX: Final = 50_000
+# So many calls of a connection are few.
+_CALLS_FEW: Final = 64
 _CLIENT_ID_MAX: Final = 1024
 _SWEEP_S: Final = 2.0
 _LANGUAGE_MAX: Final = 32
@@ -160,12 +164,16 @@ class MessagingService:
         self.clients.on_push = pushes.on_push
         self.renewals = Renewals(clock.now_ms)
         self.clients.on_gone = self._gone
+        backend.lookups.on_hung.append(self._hung)
         # Where calls are signed the long way looks at each.
         self._short = ShortWays(backend, self.clients, self.renewals, clock)
         self.short_methods: dict[bytes, Callable[[GrpcSink, GrpcCall, bytes], bool]] = (
             {PATH + b"SendMessage": self._short.send, PATH + b"AckMessage": self._short.ack} if door is None else {}
         )
         self._tasks: dict[GrpcCall, asyncio.Task[None]] = {}
+        # How many of them came from each address, and by each connection.
+        self._held_from: Counter[str] = Counter()
+        self._held_by: Counter[int] = Counter()
         self._others: set[asyncio.Task[None]] = set()
         # Held by the calls that acknowledge many messages, while they ask for some.
         self.acks = asyncio.Semaphore(_ACKING_MAX)
@@ -276,8 +284,27 @@ class MessagingService:
                 # Nobody needs the bytes while the answer is waited for.
                 call.state = None
                 return
+            address, connection = _network(sink.peer[0]), sink.channel.id
+            if self._has_its_share(address, connection):
+                sink.fail(call, grpc.UNAVAILABLE, "too many calls of this address wait; end some")
+                return
+            self._held_from[address] += 1
+            self._held_by[connection] += 1
             self._tasks[call] = task = asyncio.get_running_loop().create_task(self._serve(sink, call))
-            task.add_done_callback(lambda _: self._tasks.pop(call, None))
+
+            def done(_: object) -> None:
+                self._tasks.pop(call, None)
+                one_less(self._held_from, address)
+                one_less(self._held_by, connection)
+
+            task.add_done_callback(done)
+
+    def _has_its_share(self, address: str, connection: int) -> bool:
+        """Tell whether an address has so many calls that no more of it are taken: as many as still find room. So one
+        address gets half of the room, a second one a quarter, and there is always some left. Whoever holds few calls on
+        a connection is served also where others of its address hold many."""
+        room = _IN_FLIGHT_MAX - len(self._tasks) - self._short.in_flight
+        return self._held_from[address] >= room and self._held_by[connection] >= _CALLS_FEW
 
     def given_up(self, sink: GrpcSink, call: GrpcCall) -> None:
         """Stop the work on a call, unless it holds messages that must be given back."""
@@ -416,6 +443,11 @@ class MessagingService:
             raise RefusedCallError(Code.UNRECOGNIZED_CLIENT_TYPE, "this client has told no settings")
         return PbNotifyClientTerminationResponse(OK)
 
+    def _hung(self, address: str) -> None:
+        """End what waits for a broker that hangs, so that clients can turn to others."""
+        for client in self.clients.all():
+            client.remoting.give_up(address, SILENT)
+
     def _gone(self, client: GrpcClient) -> None:
         async def leave() -> None:
             try:
@@ -462,6 +494,16 @@ class MessagingService:
         for task in late:
             task.cancel()
         await asyncio.gather(*(client.remoting.close() for client in clients), *tasks, return_exceptions=True)
+
+
+def _network(host: str) -> str:
+    """Return what counts as one address: of IPv6 the first 64 bits, of which a single machine has all addresses."""
+    if ":" not in host:
+        return host
+    try:
+        return ipaddress.IPv6Address(host.partition("%")[0]).packed[:8].hex()
+    except ValueError:
+        return host
 
 
 def _client_id(call: GrpcCall) -> str:

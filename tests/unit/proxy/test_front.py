@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from aerobee.hot.h2.hpack import literal
 from aerobee.model.names import dlq_topic, retry_topic
 from aerobee.model.route import TopicRouteData
 from aerobee.model.topic import PERM_READ, TopicConfig
@@ -14,9 +15,10 @@ from aerobee.protocol import grpc
 from aerobee.protocol.v2 import calls, enums
 from aerobee.protocol.v2.enums import Code
 from aerobee.protocol.v2.values import PbBroker, PbDuration, PbFilterExpression, PbMessage, PbMessageQueue, PbUA
+from aerobee.proxy import service
 from aerobee.proxy.backend import ClusterBackend
 from aerobee.runtime.net import RealNet
-from aerobee.testing.brokerkit import BrokerKit, run_broker
+from aerobee.testing.brokerkit import BrokerKit, run_broker, settle
 from aerobee.testing.frontkit import FrontKit, FrontPeer
 from aerobee.testing.grpckit import consumer_settings, message, producer_settings, topic_named
 
@@ -333,3 +335,36 @@ def test_topics_that_nobody_has_are_looked_for_once_in_two_seconds() -> None:
         await backend.close()
 
     with_front(work)
+
+
+def test_one_address_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address holds as many calls as find room besides: half of them, the next one a quarter. Whoever holds few
+    calls on a connection is served."""
+    monkeypatch.setattr(service, "_IN_FLIGHT_MAX", 40)
+    monkeypatch.setattr(service, "_CALLS_FEW", 4)
+    place = PbMessageQueue(topic_named("T"), -1, enums.READ, PbBroker("broker-a", 0, None), [])
+    asked = calls.PbReceiveMessageRequest(
+        group=topic_named("G"), message_queue=place, batch_size=1, invisible_duration=PbDuration(60),
+        long_polling_timeout=PbDuration(20),
+    )  # fmt: skip
+
+    async def main(front: FrontKit, peer: FrontPeer) -> None:
+        async def held(host: str, port: int, count: int) -> int:
+            """Begin receives on a new connection; return how many are held. The others are refused."""
+            other = front.connect(f"client-{port}@1", port, host)
+            made = [other.begin(asked) for _ in range(count)]
+            await settle()
+            other.receive()
+            refused = [one for one in made if one.has_ended]
+            assert all(literal(b"grpc-status", b"%d" % grpc.UNAVAILABLE) in one.blocks for one in refused)
+            return count - len(refused)
+
+        assert await held("10.0.0.1", 1, 60) == 20
+        assert await held("10.0.0.1", 2, 60) == 4, "a few calls on another connection"
+        assert await held("10.0.0.2", 3, 60) == 8
+        # A single machine has all addresses of its network.
+        assert await held("2001:db8::1", 4, 60) == 4
+        assert await held("2001:db8::2%eth0", 5, 60) == 4, "only the few of its connection"
+        assert await held("10.0.0.3", 6, 60) == 0, "nothing is left"
+
+    with_front(main)

@@ -150,3 +150,83 @@ def test_queues_of_brokers_that_are_late_are_passed_over() -> None:
     assert next_ones(4) == "bbbb" and found.late_s("b") == 0.0
     now_s = 115.0
     assert sorted(next_ones(6)) == list("aabbcc") and not found.late_until
+
+
+class _Probed:
+    """Servers that are asked whether they answer anything: True, False while one hangs, or why it cannot be reached."""
+
+    def __init__(self, found: Lookups, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(lookups, "_PROBE_S", 0.02)
+        monkeypatch.setattr(lookups, "_AGAIN_S", 0.02)
+        self.answers = True
+        self.failure: AerobeeError | None = None
+        self.times = 0
+        self.told: list[str] = []
+        self.is_told = asyncio.Event()
+        self.asked = asyncio.Semaphore(0)
+        found.probe = self.ask
+        found.on_hung.append(self.hung)
+
+    async def ask(self, address: str) -> None:
+        self.times += 1
+        self.asked.release()
+        if self.failure is not None:
+            raise self.failure
+        if not self.answers:
+            await asyncio.Event().wait()
+
+    def hung(self, address: str) -> None:
+        self.told.append(address)
+        self.is_told.set()
+
+
+async def ended(found: Lookups) -> None:
+    """Wait until nobody is watched any more."""
+    await asyncio.wait(found.probes())
+
+
+def test_a_server_that_answers_nothing_hangs_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(found: Lookups) -> None:
+        servers = _Probed(found, monkeypatch)
+        servers.answers = False
+        found.suspect("a")
+        assert found.late_s("a") and not found.hung, "it may be slow"
+        await servers.is_told.wait()
+        for _ in range(3):
+            found.suspect("a")
+        assert found.hung == {"a"} and found.late_s("a")
+        for _ in range(4):
+            await servers.asked.acquire()
+        assert servers.told == ["a"], "who waits is told once"
+        servers.answers = True
+        await ended(found)
+        assert not found.late_s("a"), "it gets its share at once"
+        await found.close()
+
+    run(work)
+
+
+@pytest.mark.parametrize("failure", [None, NotConnectedError("refused")])
+def test_a_server_that_answers_or_refuses_is_only_late(
+    monkeypatch: pytest.MonkeyPatch, failure: AerobeeError | None
+) -> None:
+    async def work(found: Lookups) -> None:
+        servers = _Probed(found, monkeypatch)
+        servers.failure = failure
+        found.suspect("a")
+        await ended(found)
+        assert found.late_s("a") and not found.hung and servers.times == 1 and not servers.told
+
+    run(work)
+
+
+def test_a_server_that_hangs_is_not_watched_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(found: Lookups) -> None:
+        servers = _Probed(found, monkeypatch)
+        monkeypatch.setattr(lookups, "_HUNG_MAX_S", 0.1)
+        servers.answers = False
+        found.suspect("a")
+        await ended(found)
+        assert servers.told == ["a"] and not found.hung
+
+    run(work)

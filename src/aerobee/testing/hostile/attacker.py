@@ -48,9 +48,10 @@ def frame_of(
 class Line:
     """A connection. `ask` returns None where the server closed it, which is an answer too."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, source: str = "") -> None:
+        """`source` is the address that it comes from, where it is not the usual one."""
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, parse_int(port)), PATIENCE_S)
+        self._socket = socket.create_connection((host, parse_int(port)), PATIENCE_S, (source, 0) if source else None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._held = b""
         self._come: list[Command] = []
@@ -145,6 +146,17 @@ class Line:
                 return
             self._held += data
 
+    def read_until(self, *words: bytes) -> bytes:
+        """Return what comes, until one of these words is in it or the connection is closed. Raise TimeoutError where
+        nothing comes."""
+        found = b""
+        while not any(word in found for word in words):
+            data = self._socket.recv(_READ_BYTES)
+            if not data:
+                break
+            found += data
+        return found
+
     def skim(self) -> None:
         """Drop what has come, without waiting for more. Only whole frames are dropped."""
         self._come.clear()
@@ -190,9 +202,9 @@ class Attacker:
         self.kept: list[Kept] = []
         self._open: list[Line] = []
 
-    def line(self, *, namesrv: bool = False) -> Line:
+    def line(self, *, namesrv: bool = False, source: str = "") -> Line:
         """Connect to the broker, or to the name server."""
-        made = Line(self.namesrv if namesrv else self.broker)
+        made = Line(self.namesrv if namesrv else self.broker, source)
         self._open.append(made)
         return made
 
