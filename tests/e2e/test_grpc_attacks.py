@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import socket
 import zlib
@@ -20,7 +21,7 @@ from aerobee.model.numbers import parse_int
 from aerobee.net.client import RemotingClient
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, decode_frame, encode_command, request
-from aerobee.protocol.grpc import prefixed
+from aerobee.protocol.grpc import UNAVAILABLE, prefixed
 from aerobee.protocol.headers.send import SendMessageRequestHeaderV2
 from aerobee.protocol.v2 import calls, enums
 from aerobee.protocol.v2.enums import Code
@@ -32,6 +33,7 @@ from aerobee.proxy.status import OK
 from aerobee.runtime.net import RealNet
 from aerobee.testing.commands import Up
 from aerobee.testing.grpckit import SERVICE, GrpcPeer, consumer_settings, message, producer_settings, topic_named
+from aerobee.testing.hostile.attacker import Line
 
 _numbers = itertools.count(1)
 MIB = 1 << 20
@@ -279,3 +281,50 @@ def test_a_call_that_needs_no_client_remembers_none(running: Up, peer: GrpcPeer,
         status = decode(calls.PbHeartbeatResponse, answer.result()).status
         assert status is not None and status.code == Code.UNRECOGNIZED_CLIENT_TYPE
     assert code_of(peer.send(message(topic, b"as ever", f"id-{next(_numbers)}"))) == Code.OK
+
+
+def test_one_address_does_not_hold_the_calls_of_everybody(running: Up, topic: str) -> None:
+    """Fifty connections with all the calls that each may have are what a server holds of everybody. A client that comes
+    from elsewhere is served meanwhile, and so is one behind the same address."""
+    elsewhere, count = "127.0.0.2", 52
+    named = {
+        b":method": b"POST", b":scheme": b"http", b":path": SERVICE.encode() + b"ReceiveMessage", b":authority": b"a",
+        b"content-type": b"application/grpc", b"te": b"trailers", b"x-mq-client-id": b"attacker@1",
+    }  # fmt: skip
+    block = b"".join(literal(name, value) for name, value in named.items())
+    begin = frames.PREFACE + frames.frame(frames.SETTINGS, 0, 0)
+
+    def asked(group: str) -> bytes:
+        place = PbMessageQueue(topic_named(topic), -1, enums.READ, PbBroker("broker-a", 0, None), [])
+        return prefixed(
+            encode(
+                calls.PbReceiveMessageRequest(
+                    group=topic_named(group), message_queue=place, batch_size=1, invisible_duration=PbDuration(30),
+                    long_polling_timeout=PbDuration(20),
+                )
+            )
+        )  # fmt: skip
+
+    def receives(group: str, numbers: range) -> bytes:
+        data = asked(group)
+        return b"".join(
+            frames.frame(frames.HEADERS, frames.END_HEADERS, number, block)
+            + frames.frame(frames.DATA, frames.END_STREAM, number, data)
+            for number in numbers
+        )
+
+    with contextlib.ExitStack() as stack:
+        lines = [stack.enter_context(Line(running.ready["grpc"], elsewhere)) for _ in range(count)]
+        for number, line in enumerate(lines):
+            line.write(begin)
+            for first in range(1, 2_000, 100):
+                line.write(receives(f"held-{number}", range(first, first + 100, 2)))
+        with GrpcPeer(running.ready["grpc"], "honest@1") as honest:
+            assert code_of(honest.send(message(topic, b"x", "id-1"))) == Code.OK
+            assert honest.messages(topic, "honest")
+        # The last ones are refused; one of another connection is taken.
+        assert b"too many calls of this address" in lines[-1].read_until(b"too many calls")
+        neighbour = stack.enter_context(Line(running.ready["grpc"], elsewhere))
+        neighbour.write(begin + receives("honest", range(1, 3, 2)))
+        well = literal(b"grpc-status", b"0")
+        assert well in neighbour.read_until(well, literal(b"grpc-status", b"%d" % UNAVAILABLE))

@@ -202,9 +202,9 @@ class Attacker:
         self.kept: list[Kept] = []
         self._open: list[Line] = []
 
-    def line(self, *, namesrv: bool = False, source: str = "") -> Line:
+    def line(self, *, namesrv: bool = False) -> Line:
         """Connect to the broker, or to the name server."""
-        made = Line(self.namesrv if namesrv else self.broker, source)
+        made = Line(self.namesrv if namesrv else self.broker)
         self._open.append(made)
         return made
 

@@ -7,10 +7,6 @@ from typing import Final
 from aerobee.hot.h2 import frames
 from aerobee.hot.h2.frames import frame, word
 from aerobee.hot.h2.hpack import literal
-from aerobee.protocol.v2.calls import PbReceiveMessageRequest
-from aerobee.protocol.v2.enums import READ
-from aerobee.protocol.v2.fields import encode
-from aerobee.protocol.v2.values import PbBroker, PbDuration, PbMessageQueue, PbResource
 from aerobee.testing.hostile.attacker import Attacker, Line
 from aerobee.testing.hostile.requests import case, make_topic
 
@@ -22,9 +18,6 @@ _TELEMETRY: Final = "/apache.rocketmq.v2.MessagingService/Telemetry"
 # A request of a route: the topic `witness`, and one IPv4 address.
 _WITNESS: Final = b"\x0a\x09\x12\x07witness\x12\x0f\x08\x01\x12\x0b\x0a\x07a.b.c.d\x10\x01"
 _FLOOD: Final = 20_000
-# More calls than the server holds: a thousand for each connection.
-_CONNECTIONS: Final = 52
-_ELSEWHERE: Final = "127.0.0.2"
 
 
 def _headers(path: str, *more: tuple[bytes, bytes]) -> bytes:
@@ -224,36 +217,3 @@ def wide_routes(attacker: Attacker) -> None:
         line = _begun(attacker)
         line.write(b"".join(_call(stream, _ROUTE, wide) for stream in range(1, 120, 2)))
         line.skim()
-
-
-@case("HTTP/2: one address holds as many receives as are taken")
-def held_receives(attacker: Attacker) -> None:
-    """Fifty connections with all the calls that each may have are what a server holds of everybody. A client that comes
-    from elsewhere, and one behind the same address, are served meanwhile."""
-    make_topic(attacker.line(), "empty", "1")
-    block = _headers(_RECEIVE)
-    for number in range(_CONNECTIONS):
-        line = attacker.line(source=_ELSEWHERE)
-        line.write(_BEGIN)
-        message = encode(
-            PbReceiveMessageRequest(
-                group=PbResource("", f"held-{number}"),
-                message_queue=PbMessageQueue(PbResource("", "empty"), -1, READ, PbBroker("broker-a")),
-                batch_size=1, invisible_duration=PbDuration(30), long_polling_timeout=PbDuration(20),
-            )
-        )  # fmt: skip
-        body = b"\x00" + word(len(message)) + message
-        for first in range(1, 2_000, 100):
-            line.write(
-                b"".join(
-                    frame(frames.HEADERS, frames.END_HEADERS, stream, block)
-                    + frame(frames.DATA, frames.END_STREAM, stream, body)
-                    for stream in range(first, first + 100, 2)
-                )
-            )
-            line.skim()
-    for source in ("", _ELSEWHERE):
-        line = attacker.line(source=source)
-        line.write(_BEGIN + _call(1))
-        answer = line.read_until(b"grpc-status\x01", b"grpc-status\x02")
-        assert b"grpc-status\x010" in answer, f"a call from {source or 'another address'} is refused: {answer[-200:]!r}"
