@@ -100,13 +100,12 @@ class ReplicaJudge:
         known = {**state.in_sync, **(state.eligible if len(state.in_sync) < state.min_in_sync else {})}
         return [node for node in self.nodes if known.get(node.replica_id, "-") == node.has[0]]
 
-    def leads(self, node: Node, epoch: int) -> None:
+    def leads(self, node: Node, store: MessageStore, epoch: int) -> None:
         """Note that a broker is told to lead: nothing that was acknowledged may be missing there."""
         self._trace.note("leads", node.machine.process, epoch)
         self.counts["elections"] += 1
-        assert node.store is not None
         for ack in self.acks:
-            if ack.end > node.store.dispatched_offset:
+            if ack.end > store.dispatched_offset:
                 self.problem(f"replica {node.replica_id} leads epoch {epoch} and does not show {ack.end}, which was"
                              f" acknowledged in epoch {ack.epoch}")  # fmt: skip
                 break

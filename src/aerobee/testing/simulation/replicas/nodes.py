@@ -187,7 +187,7 @@ class Node:
         coordinator = GroupCoordinator(self._server.client(machine.address), CLUSTER, GROUP, machine.clock)
         replica = Replica(
             settings, prepared, store, coordinator, machine.disk, machine.clock, entropy, machine.net,
-            duty=NodeDuty(self, self._judge), port=port,
+            duty=NodeDuty(self, self._judge, store), port=port,
         )  # fmt: skip
         async with Tasks() as tasks:
             try:
@@ -249,12 +249,14 @@ class Node:
 class NodeDuty:
     """The broker of a node: it only remembers what it is told."""
 
-    def __init__(self, node: Node, judge: ReplicaJudge) -> None:
+    def __init__(self, node: Node, judge: ReplicaJudge, store: MessageStore) -> None:
         self._node = node
         self._judge = judge
+        # It may be elected before its start has ended.
+        self._store = store
 
     def lead(self, epoch: int) -> None:
-        self._judge.leads(self._node, epoch)
+        self._judge.leads(self._node, self._store, epoch)
         self._node.leading_epoch = epoch
 
     def follow(self, epoch: int, master: ReplicaMember | None) -> bool:
