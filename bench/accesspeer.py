@@ -9,11 +9,7 @@ the same signed frames to all, and unsigned ones to those without users. CPU is 
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import platform
-import shutil
 import socket
 import statistics
 import subprocess
@@ -24,6 +20,7 @@ from typing import Any
 from bench import table
 from bench.contenders import PROJECT, Contender, build_loadgen
 from bench.frames import BINARY, send_templates
+from bench.loads import run_loads
 from bench.peer import Load
 
 from aerobee.protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
@@ -49,7 +46,7 @@ LOADS = (
     Load("send 128 B, 16 x 1 in flight", connections=16, window=1, count=60_000),
 )
 UNSIGNED, SIGNED, USERS, STATEFUL = "no users, unsigned", "no users", "users", "users, stateful"
-# A send with users may cost this much of one without (issue: users and rights).
+# A send with users may cost this much of one without.
 AIM = 1.55
 
 _AUTH = "org.apache.rocketmq.auth"
@@ -210,30 +207,13 @@ def _ratio(figures: table.Figures, row: str, base: str, name: str, key: str) -> 
     return f"{statistics.median(found):.2f}x ({min(found):.2f} to {max(found):.2f})" if found else ""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", type=float, default=1.0, help="messages per run, times this")
-    parser.add_argument("--rounds", type=int, default=3, help="alternations")
-    parser.add_argument("--alone", action="store_true", help="without Apache's brokers")
-    parser.add_argument("--rows", default="", help="only loads whose name holds one of these, separated by ;")
-    parser.add_argument("--table", action="store_true", help="measure nothing, print the table of the figures kept")
-    chosen = parser.parse_args()
-    names = ([] if chosen.alone else [table.APACHE]) + [table.OURS]
-    loads = [load for load in LOADS if any(word in load.name for word in chosen.rows.split(";"))]
-    kept: table.Figures = json.loads(KEPT.read_text()) if KEPT.exists() and (chosen.rows or chosen.table) else {}
-    print(f"{os.cpu_count()} CPUs, {platform.platform()}, Python {platform.python_version()}", flush=True)
-    bench = AccessBench(names, chosen.rounds, chosen.scale)
-    try:
-        if not chosen.table:
-            bench.run(loads)
-    finally:
-        shutil.rmtree(OUT / "work", ignore_errors=True)
-        figures = {**kept, **bench.figures}
-        OUT.mkdir(parents=True, exist_ok=True)
-        KEPT.write_text(json.dumps(figures, indent=1))
+def _shown(figures: table.Figures, names: Sequence[str]) -> str:
     present = [row for load in LOADS for row in rows_of(load) if row in figures]
-    print("\n" + table.whole({row: figures[row] for row in present}, names))
-    print("\n" + added(figures, LOADS, names))
+    return table.whole({row: figures[row] for row in present}, names) + "\n\n" + added(figures, LOADS, names)
+
+
+def main() -> None:
+    run_loads(__doc__, LOADS, KEPT, AccessBench, _shown)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,8 @@ CPU is what master and slave used together. All pairs have the same settings: br
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
-import os
-import platform
-import shutil
 import signal
 import socket
 import subprocess
@@ -26,6 +22,7 @@ from typing import Any
 from bench import table
 from bench.contenders import PROJECT, SETTLE_S, Contender, Usage, build_loadgen
 from bench.frames import JSON, send_templates
+from bench.loads import run_loads
 from bench.peer import Load
 
 from aerobee.model.dialect import loads_object
@@ -186,27 +183,7 @@ class ReplicaBench:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", type=float, default=1.0, help="messages per run, times this")
-    parser.add_argument("--rounds", type=int, default=3, help="alternations")
-    parser.add_argument("--alone", action="store_true", help="without Apache's brokers")
-    parser.add_argument("--rows", default="", help="only rows whose name holds one of these, separated by ;")
-    parser.add_argument("--table", action="store_true", help="measure nothing, print the table of the figures kept")
-    chosen = parser.parse_args()
-    names = ([] if chosen.alone else [table.APACHE]) + [table.OURS]
-    loads = [load for load in LOADS if any(word in load.name for word in chosen.rows.split(";"))]
-    kept: table.Figures = json.loads(KEPT.read_text()) if KEPT.exists() and (chosen.rows or chosen.table) else {}
-    print(f"{os.cpu_count()} CPUs, {platform.platform()}, Python {platform.python_version()}", flush=True)
-    bench = ReplicaBench(names, chosen.rounds, chosen.scale)
-    try:
-        if not chosen.table:
-            bench.run(loads)
-    finally:
-        shutil.rmtree(OUT / "work", ignore_errors=True)
-        figures = {**kept, **bench.figures}
-        OUT.mkdir(parents=True, exist_ok=True)
-        KEPT.write_text(json.dumps(figures, indent=1))
-    print("\n" + table.whole(figures, names))
+    run_loads(__doc__, LOADS, KEPT, ReplicaBench, table.whole)
 
 
 if __name__ == "__main__":
