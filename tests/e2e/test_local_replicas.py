@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
@@ -41,6 +42,25 @@ def test_a_master_that_is_killed_or_paused_is_replaced() -> None:
         cluster.resume(0)
         assert cluster.broker_address(0) == cluster.broker_address(0, cluster.master())
         assert bodies(cluster) == {b"1", b"2", b"3", b"4"}
+
+
+def test_a_topic_is_made_when_enough_replicas_are_in_sync() -> None:
+    with LocalCluster(replicas=3) as cluster:
+        cluster.create_topic("first", queues=1)
+        followers = [number for number in (1, 2, 3) if number != cluster.master()]
+        for number in followers:
+            cluster.kill(0, number)
+        # The master takes them out of the set after two seconds.
+        with Producer(cluster.namesrv) as producer, pytest.raises(AerobeeError):
+            producer.send("first", b"refused", timeout=4)
+        with ThreadPoolExecutor(1) as pool:
+            made = pool.submit(cluster.create_topic, "orders", queues=1)
+            assert not wait([made], 0.5).done, "the group cannot take it yet"
+            for number in followers:
+                cluster.restart(0, number)
+            made.result(60)
+        send(cluster, b"1")
+        assert bodies(cluster) == {b"1"}
 
 
 def test_time_moves_for_replicas_and_leases_do_not_end() -> None:

@@ -174,8 +174,9 @@ def test_scrape_10k_topics() -> None:
         address = cluster.metrics_address(0)
         get(address, "/metrics")
         # Other work on the machine takes time from a turn, so the best of some counts.
-        turns, times = [], []
-        for _ in range(6):
+        turns: list[float] = []
+        times: list[float] = []
+        while len(turns) < 30 and not (turns and min(turns) <= 0.005 and min(times) <= 0.5):
             in_loop(cluster, lambda node: setattr(node.monitoring.http, "longest_turn_s", 0.0))
             began_s = time.monotonic()
             status, body, headers = get(address, "/metrics", **{"Accept-Encoding": "gzip"})

@@ -34,7 +34,7 @@ from aerobee.coordination.embedded import EmbeddedCoordination
 from aerobee.coordination.endpoints import EtcdSettings, parse_endpoints
 from aerobee.coordination.etcd import EtcdClient
 from aerobee.coordination.group import GroupCoordinator
-from aerobee.errors import AerobeeError, InvalidArgumentError
+from aerobee.errors import AerobeeError, InvalidArgumentError, StoreError
 from aerobee.model.ids import unique_message_id
 from aerobee.model.message import Message
 from aerobee.model.topic import TopicConfig
@@ -60,6 +60,7 @@ T = TypeVar("T")
 _HOST = "127.0.0.1"
 _ADVANCE_MAX_S = 100 * 366 * 86_400.0
 _LOOK_S = 0.001
+_RETRY_S = 0.1
 # The time that `advance` waits for sends under way, and for its effect.
 _SENDS_S = 1.0
 _EFFECT_S = 60.0
@@ -577,9 +578,19 @@ class LocalCluster:
         self._disks.clear()
 
     async def _create_topic(self, topic: TopicConfig) -> None:
-        masters = await self._masters()
-        for place in masters:
-            await self._ask(place, topic_maker(topic))
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + _EFFECT_S
+        while True:
+            masters = await self._masters()
+            try:
+                for place in masters:
+                    await self._ask(place, topic_maker(topic))
+                break
+            except StoreError:
+                # A group takes a change when enough replicas are in sync, which a busy machine may delay.
+                if self._replicas == 1 or loop.time() > until_s:
+                    raise
+            await asyncio.sleep(_RETRY_S)
         for place in masters:
             await self._ask(place, _register)
 
