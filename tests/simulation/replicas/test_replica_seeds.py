@@ -21,6 +21,7 @@ _FOUND = {
     104183: "a log that a power cut had emptied did not begin where the master's did",
     104300: "queues that were being built again at a stop missed messages after the next start",
     104401: "a master that stopped left the set to a member that was gone",
+    2901: "a master that failed left the set to a member that was dead behind a cut",
 }
 
 
