@@ -74,7 +74,9 @@ def used() -> Iterator[dict[type[Settings], set[str]]]:
     with pytest.MonkeyPatch.context() as patch:
         for cls in CLASSES:
             _watch(cls, found[cls], patch)
-        with LocalCluster(settings={"enablePropertyFilter": "true"}) as cluster:
+        # On a disk that is fuller than diskMaxUsedSpaceRatio some settings are not asked.
+        settings = {"enablePropertyFilter": "true", "diskMaxUsedSpaceRatio": "95"}
+        with LocalCluster(settings=settings) as cluster:
             cluster.create_topic("orders")
             asyncio.run(_use(cluster))
             asyncio.run(_administer(cluster))

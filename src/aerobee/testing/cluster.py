@@ -49,7 +49,7 @@ from aerobee.runtime.machine import boot_id, directory_number
 from aerobee.runtime.net import RealNet
 from aerobee.store.config import StoreConfig
 from aerobee.telemetry.config import MetricsConfig
-from aerobee.testing.clusterparts import defaults_of, shared_settings, stored_messages, topic_maker
+from aerobee.testing import clusterparts as parts
 from aerobee.testing.clustersecurity import ClusterSecurity
 from aerobee.testing.secrets import require_no_leaks
 from aerobee.testing.shifting import ShiftedClock, pass_time, stay_connected
@@ -60,7 +60,6 @@ T = TypeVar("T")
 _HOST = "127.0.0.1"
 _ADVANCE_MAX_S = 100 * 366 * 86_400.0
 _LOOK_S = 0.001
-_RETRY_S = 0.1
 # The time that `advance` waits for sends under way, and for its effect.
 _SENDS_S = 1.0
 _EFFECT_S = 60.0
@@ -383,7 +382,7 @@ class LocalCluster:
         until_s = loop.time() + within_s
         while loop.time() < until_s:
             for number in range(1, self._replicas + 1):
-                if await self._ask(broker * self._replicas + number - 1, _is_leading):
+                if await self._ask(broker * self._replicas + number - 1, parts.is_leading):
                     return number
             await asyncio.sleep(_LOOK_S)
         raise AerobeeError(f"{self.broker_name(broker)} has no master within {within_s:g} s")
@@ -427,7 +426,7 @@ class LocalCluster:
         # Users are kept. The table of a name server that has none is in memory only.
         path = f"{self._data}/namesrv-{index}/kvConfig.json" if self._is_secure else ""
         config = NamesrvConfig(listen_port=self._names_ports.get(index, 0), kv_config_path=path)
-        loaded = load((TlsConfig, AccessConfig), Source("cluster", shared_settings(self._all_settings)))
+        loaded = load((TlsConfig, AccessConfig), Source("cluster", parts.shared_settings(self._all_settings)))
         tls, access = loaded.get(TlsConfig), loaded.get(AccessConfig)
         node = NamesrvNode(config, disk, self.clock, host=_HOST, tls=tls, access=access)
         self._names[index] = (node, disk)
@@ -464,7 +463,7 @@ class LocalCluster:
     def _own_settings(self, place: int) -> dict[str, str]:
         broker, number = divmod(place, self._replicas)
         return {
-            **defaults_of(_HOST, self._replicas),
+            **parts.defaults_of(_HOST, self._replicas),
             **self._all_settings,
             "brokerClusterName": self._cluster,
             "brokerName": self.broker_name(broker),
@@ -531,7 +530,7 @@ class LocalCluster:
                 thread.resume()
         for place in list(self._nodes):
             # The broker would have registered with the name servers in the time that passed.
-            await self._ask(place, _register)
+            await self._ask(place, parts.register)
         loop = asyncio.get_running_loop()
         until_s = loop.time() + _EFFECT_S
         while any([await self._ask(place, self._look(ends.get(place, 0))) for place in list(self._nodes)]):
@@ -578,33 +577,24 @@ class LocalCluster:
         self._disks.clear()
 
     async def _create_topic(self, topic: TopicConfig) -> None:
-        loop = asyncio.get_running_loop()
-        until_s = loop.time() + _EFFECT_S
+        until_s = asyncio.get_running_loop().time() + _EFFECT_S
         while True:
             masters = await self._masters()
             try:
                 for place in masters:
-                    await self._ask(place, topic_maker(topic))
+                    await self._ask(place, parts.topic_maker(topic))
                 break
             except StoreError:
                 # A group takes a change when enough replicas are in sync, which a busy machine may delay.
-                if self._replicas == 1 or loop.time() > until_s:
+                if self._replicas == 1 or asyncio.get_running_loop().time() > until_s:
                     raise
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(100 * _LOOK_S)
         for place in masters:
-            await self._ask(place, _register)
+            await self._ask(place, parts.register)
 
     async def _messages(self, topic: str) -> list[Message]:
         found: list[Message] = []
         for place in await self._masters():
-            found += await self._ask(place, stored_messages(topic, self.broker_name(place // self._replicas))) or []
+            question = parts.stored_messages(topic, self.broker_name(place // self._replicas))
+            found += await self._ask(place, question) or []
         return found
-
-
-async def _is_leading(node: BrokerNode) -> bool:
-    """Return whether a replica serves as master."""
-    return node.group is not None and not node.broker.is_following and node.group.has_authority()
-
-
-async def _register(node: BrokerNode) -> None:
-    await node.registrar.register_now()

@@ -75,3 +75,13 @@ def stored_messages(topic: str, broker: str) -> Callable[[BrokerNode], Coroutine
         return found
 
     return stored
+
+
+async def is_leading(node: BrokerNode) -> bool:
+    """Return whether a replica serves as master."""
+    return node.group is not None and not node.broker.is_following and node.group.has_authority()
+
+
+async def register(node: BrokerNode) -> None:
+    """Tell the name servers what a broker has."""
+    await node.registrar.register_now()
