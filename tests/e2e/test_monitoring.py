@@ -115,7 +115,8 @@ def test_replicas_tell_who_leads_and_how_far_the_others_are() -> None:
         assert sorted(one["leads"] for one in told) == [0, 0, 1]
         assert {(one["epoch"], one["members"]) for one in told} == {(1, 3)}
         master = max(told, key=lambda one: one["leads"])
-        assert master["elections_total"] == 1 and master["set_changes_total"] >= 2
+        # One change may add both followers.
+        assert master["elections_total"] == 1 and master["set_changes_total"] >= 1
         assert len([name for name in master if name.startswith("lag_bytes")]) == 2
         unknown = set(re.findall(r"aerobee_replica_(\w+)", rules)) - set(master)
         assert not unknown, "a rule asks for what nobody tells"
