@@ -162,19 +162,26 @@ def test_nobody_waits_longer_than_two_seconds() -> None:
     run(main, lambda: False)
 
 
+async def pass_by(forwarder: Forwarder, client: RawClient, master: str) -> asyncio.Future[Command]:
+    """Send to a master that gives no answer, and half a second later to the next one, which must answer at once. Return
+    the first send, which waits."""
+    loop = asyncio.get_running_loop()
+    forwarder.begin()
+    forwarder.aim(master)
+    first = asyncio.ensure_future(client.send("T", 0, b"first"))
+    await asyncio.sleep(0.5)
+    forwarder.aim(NEW)
+    began_s = loop.time()
+    assert (await client.send("T", 0, b"second")).code == ResponseCode.SUCCESS
+    assert loop.time() - began_s < 0.2
+    return first
+
+
 def test_a_silent_master_does_not_hold_up_the_next_one() -> None:
     """A send that one master does not answer is under way when the group chooses another one."""
 
     async def main(forwarder: Forwarder, client: RawClient, new: BrokerKit) -> None:
-        loop = asyncio.get_running_loop()
-        forwarder.begin()
-        forwarder.aim(HUNG)
-        first = asyncio.ensure_future(client.send("T", 0, b"first"))
-        await asyncio.sleep(0.5)
-        forwarder.aim(NEW)
-        began_s = loop.time()
-        assert (await client.send("T", 0, b"second")).code == ResponseCode.SUCCESS
-        assert loop.time() - began_s < 0.2
+        first = await pass_by(forwarder, client, HUNG)
         assert not first.done()
         assert (await first).remark == REJECTED
 
@@ -185,15 +192,7 @@ def test_a_master_whose_host_is_off_does_not_hold_up_the_next_one() -> None:
     """A connection to a host that is off takes seconds to fail."""
 
     async def main(forwarder: Forwarder, client: RawClient, new: BrokerKit) -> None:
-        loop = asyncio.get_running_loop()
-        forwarder.begin()
-        forwarder.aim(OFF)
-        first = asyncio.ensure_future(client.send("T", 0, b"first"))
-        await asyncio.sleep(0.5)
-        forwarder.aim(NEW)
-        began_s = loop.time()
-        assert (await client.send("T", 0, b"second")).code == ResponseCode.SUCCESS
-        assert loop.time() - began_s < 0.2
+        first = await pass_by(forwarder, client, OFF)
         assert (await first).code == ResponseCode.SUCCESS
 
     run(main)
